@@ -1,0 +1,164 @@
+"""From a configuration to the objects of a run: the one place that knows which class a kind is.
+
+The fields of a plug-in have the names of its keys, so most are built by handing the section over as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dracofl import field
+from dracofl.channels.exponential import Exponential
+from dracofl.channels.ideal import Ideal
+from dracofl.channels.lossy import Lossy
+from dracofl.channels.wireless import Wireless
+from dracofl.config.schema import Config, Section
+from dracofl.errors import ConfigError
+from dracofl.methods.draco import Draco
+from dracofl.methods.interface import Setting
+from dracofl.sim.simulator import Simulator
+from dracofl.topologies.complete import Complete
+from dracofl.topologies.connectivity import is_strongly_connected
+from dracofl.topologies.cycle import Cycle, DirectedCycle
+from dracofl.topologies.erdos_renyi import ErdosRenyi
+from dracofl.topologies.exponential import Exponential as ExponentialGraph
+from dracofl.topologies.file import FromFile
+from dracofl.topologies.geometric import Geometric
+from dracofl.topologies.grid import Grid, Torus
+from dracofl.topologies.k_out import KOut
+from dracofl.topologies.star import Star
+from dracofl.types import Graph
+
+if TYPE_CHECKING:
+    from dracofl.compute.problem import Problem
+
+METHODS: dict[str, Any] = {"draco": Draco}
+CHANNELS: dict[str, Any] = {"wireless": Wireless, "ideal": Ideal, "exponential": Exponential, "lossy": Lossy}
+TOPOLOGIES: dict[str, Any] = {
+    "cycle": Cycle,
+    "directed-cycle": DirectedCycle,
+    "complete": Complete,
+    "star": Star,
+    "grid": Grid,
+    "torus": Torus,
+    "exponential": ExponentialGraph,
+    "k-out": KOut,
+    "erdos-renyi": ErdosRenyi,
+    "geometric": Geometric,
+    "file": FromFile,
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """Where a run takes place: who stands where, and who sends to whom."""
+
+    positions: field.Positions
+    graph: Graph
+
+
+def build_world(config: Config) -> World:
+    positions = field.drop_users(config.seed, config.users, config.field.radius_m)
+    topology = TOPOLOGIES[config.topology.kind](**_options(config.topology))
+    return World(positions, topology.build(config.users, config.seed, positions))
+
+
+def build_simulator(config: Config, world: World, parameter_count: int) -> Simulator:
+    """The whole control plane. Of the data plane it knows the length of a model, nothing else."""
+    method = METHODS[config.method.kind](**_options(config.method))
+    rate = config.compute.rate
+    network = method.open(
+        Setting(
+            seed=config.seed,
+            graph=world.graph,
+            compute_rates=rate if isinstance(rate, tuple) else (rate,) * config.users,
+            snapshot=config.compute.snapshot,
+            when=config.transmit.when,
+            transmit_rate=config.transmit.rate,
+            backlog=config.transmit.backlog,
+            payload_bytes=config.channel.message_bytes or 4 * parameter_count,
+        )
+    )
+    options = _options(config.channel, without="message_bytes")
+    if config.channel.kind == "wireless" and config.channel.interference_radius_m is None:
+        options["interference_radius_m"] = 0.1 * config.field.radius_m
+    medium = CHANNELS[config.channel.kind](**options).open(config.seed, world.positions)
+    return Simulator(
+        network,
+        medium,
+        duration_s=config.duration_s,
+        evaluate_every_s=config.evaluate.every_s,
+        evaluate_every_events=config.evaluate.every_events,
+    )
+
+
+def build_problem(config: Config) -> Problem:
+    """The data plane's side: data, model and local SGD. Imports JAX."""
+    train = config.train
+    if config.task.kind == "quadratic":
+        from dracofl.compute.quadratic import QuadraticProblem
+        from dracofl.datasets.synthetic import Quadratic
+
+        quadratic = Quadratic.generate(seed=config.seed, users=config.users, **_options(config.task))
+        return QuadraticProblem(quadratic, step=train.step, local_steps=train.local_steps)
+    return _build_classification(config)
+
+
+def _build_classification(config: Config) -> Problem:
+    from dracofl.compute.batches import Batches
+    from dracofl.compute.classification import ClassificationProblem
+    from dracofl.datasets import poker, synthetic
+    from dracofl.datasets.partition import partition
+    from dracofl.models.mlp import Mlp
+
+    train, task = config.train, config.task
+    asked = config.users * config.data.samples_per_user
+    l2 = 0.0
+    if task.kind == "logistic":
+        data = synthetic.generate_logistic(
+            seed=config.seed, dimension=task.dimension, margin_noise=task.noise, train_count=asked
+        )
+        l2 = task.l2
+    elif config.data.dir is None:
+        data = poker.generate(config.seed, asked)
+    else:
+        data = poker.read(Path(config.data.dir))
+    if config.evaluate.samples is not None and config.evaluate.samples > len(data.test):
+        raise ConfigError(
+            f"evaluate.samples = {config.evaluate.samples} is more than the {len(data.test)} test samples there are"
+        )
+    rows_by_user = partition(
+        data.train.labels,
+        users=config.users,
+        samples_per_user=config.data.samples_per_user,
+        scheme=config.data.partition,
+        alpha=config.data.alpha,
+        shards_per_user=config.data.shards_per_user,
+        minimum=train.batch,
+        seed=config.seed,
+    )
+    hidden = config.model.hidden if config.model.kind == "mlp" else ()
+    return ClassificationProblem(
+        data,
+        Mlp((data.features, *hidden, data.classes)),
+        Batches(rows_by_user, train.batch, train.local_steps, train.order, config.seed),
+        step=train.step,
+        local_steps=train.local_steps,
+        batch=train.batch,
+        l2=l2,
+        evaluation_samples=config.evaluate.samples,
+        seed=config.seed,
+    )
+
+
+def doubts_about(world: World) -> list[str]:
+    """What is allowed of a graph and probably not meant."""
+    if is_strongly_connected(world.graph):
+        return []
+    return ["the graph is not strongly connected: what some users learn never reaches some others but by unification"]
+
+
+def _options(section: Section, without: str = "") -> dict[str, Any]:
+    return section.model_dump(exclude={"kind", without})

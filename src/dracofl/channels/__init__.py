@@ -1,0 +1,1 @@
+"""Channels, one file each: what becomes of a transmission at each of its receivers."""

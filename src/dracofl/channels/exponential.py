@@ -1,0 +1,56 @@
+"""Exponential delays: the alternative to the radio in the paper's Algorithm 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dracofl import rng
+from dracofl.channels.interface import LATE, Delivery, Stateless, Transmission
+from dracofl.errors import ConfigError
+from dracofl.field import Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Each message takes Exp(rate) seconds; past an optional deadline it is late."""
+
+    rate: float
+    rates: tuple[tuple[float, ...], ...] | None  # rates[i][j] of the link i -> j, instead of `rate`
+    deadline_s: float | None
+
+    def open(self, seed: int, positions: Positions) -> ExponentialMedium:
+        users = len(positions)
+        if self.rates is not None and (len(self.rates) != users or any(len(row) != users for row in self.rates)):
+            raise ConfigError(f"channel.rates must be a {users} x {users} table of rates, one row a sender")
+        return ExponentialMedium(self, seed)
+
+
+class ExponentialMedium:
+    def __init__(self, channel: Exponential, seed: int) -> None:
+        self.state = Stateless()
+        self._channel = channel
+        self._seed = seed
+
+    def transmit(
+        self,
+        content: str,
+        sender: int,
+        index: int,
+        receivers: tuple[int, ...],
+        payload_bytes: int,
+        now_s: float,
+    ) -> Transmission:
+        channel, purpose = self._channel, f"delay-{content}"
+        deliveries = []
+        airtime_s = 0.0
+        for receiver in receivers:
+            rate = channel.rate if channel.rates is None else channel.rates[sender][receiver]
+            delay_s = rng.exponential(rng.stream(self._seed, purpose, sender, receiver), index) / rate
+            if channel.deadline_s is not None and delay_s >= channel.deadline_s:
+                deliveries.append(LATE)
+            else:
+                deliveries.append(Delivery(delay_s))
+                airtime_s = max(airtime_s, delay_s)
+        if airtime_s == 0.0 and channel.deadline_s is not None:
+            airtime_s = channel.deadline_s
+        return Transmission(airtime_s, deliveries)

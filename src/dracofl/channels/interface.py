@@ -1,0 +1,52 @@
+"""What the simulator needs of a channel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from dracofl.types import Fate
+
+
+class Delivery(NamedTuple):
+    """What becomes of a transmission at one receiver: it arrives after `delay_s`, or meets its fate on the way."""
+
+    delay_s: float
+    fate: Fate | None = None
+    reason: str = ""
+
+
+LATE = Delivery(math.inf, Fate.LATE)
+
+
+class Transmission(NamedTuple):
+    airtime_s: float
+    deliveries: list[Delivery]  # one a receiver, in the order asked
+
+
+class Medium(Protocol):
+    """A channel in use. All that changes in it is in `state`, a dataclass of plain data."""
+
+    state: Any
+
+    def transmit(
+        self,
+        content: str,
+        sender: int,
+        index: int,
+        receivers: tuple[int, ...],
+        payload_bytes: int,
+        now_s: float,
+    ) -> Transmission:
+        """Send `payload_bytes` to all receivers at once.
+
+        `index` counts this sender's transmissions of this content ("update" or "model"); with it every draw is a
+        function of (seed, content, link, index), so no transmission changes the luck of another.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Stateless:
+    """The state of a channel that remembers nothing."""

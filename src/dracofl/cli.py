@@ -1,0 +1,159 @@
+"""The command `draco`: the only place that talks to a person.
+
+Results go to standard output, everything else to standard error. Heavy imports wait until a command needs them, so
+that `draco --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from dracofl.errors import ConfigError, DivergedError, DracoError, Interrupted
+
+if TYPE_CHECKING:
+    from dracofl.telemetry.run import Run
+
+app = typer.Typer(
+    name="draco",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Train machine-learning models across devices with no server, no rounds and no shared clock.",
+)
+
+
+class Listing(StrEnum):
+    METHODS = "methods"
+    TOPOLOGIES = "topologies"
+    CHANNELS = "channels"
+    TASKS = "tasks"
+    PRESETS = "presets"
+
+
+@app.command()
+def run(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="[PRESET | FILE.toml | RUN_FOLDER]", help="what to run, or a run to continue"),
+    ] = "poker",
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[key=value ...]", help="changes, as in method.psi=20")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="of all random draws; the same as seed=N")] = None,
+    out: Annotated[Path | None, typer.Option(help="the run folder to make; by default a new one in runs/")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print summary.json on standard output, nothing else")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress on standard error")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+) -> None:
+    """Simulate a network and show how well its users learned.
+
+    \b
+    draco run                           the preset poker
+    draco run tiny method.psi=20        a preset with a change
+    draco run my.toml --seed 7          a file of yours (draco show poker > my.toml)
+    draco run runs/poker-seed1-...      continue a run that was stopped
+
+    Ctrl-C saves the run. Exit codes: 0 finished, 2 bad input or a refused write, 3 diverged, 130 stopped and saved.
+    """
+    try:
+        finished = _run(source, overrides or [], seed, out, quiet)
+        if json:
+            sys.stdout.write((finished.folder / "summary.json").read_text())
+        else:
+            from dracofl.screen import show_results
+
+            show_results(finished)
+    except DracoError as error:
+        if debug:
+            raise
+        _fail(error)
+
+
+@app.command("list")
+def list_(what: Annotated[Listing, typer.Argument(help="what to list")]) -> None:
+    """List what there is to choose from, a line each."""
+    from dracofl.config import kinds
+    from dracofl.config.presets import PRESETS
+
+    if what is Listing.PRESETS:
+        lines = {name: preset.summary for name, preset in PRESETS.items()}
+    else:
+        section = {"methods": "method", "topologies": "topology", "channels": "channel", "tasks": "task"}[what]
+        lines = {name: kinds.summary(member) for name, member in kinds.sections()[section].items()}
+    width = max(map(len, lines))
+    for name, line in lines.items():
+        typer.echo(f"{name:<{width}}  {line}")
+
+
+@app.command()
+def show(
+    source: Annotated[str, typer.Argument(metavar="PRESET | FILE.toml", help="the configuration to print")] = "poker",
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[key=value ...]", help="changes to it")] = None,
+) -> None:
+    """Print a complete configuration as TOML: every key with its unit and meaning."""
+    from dracofl.config.load import load_config
+    from dracofl.config.render import to_toml
+
+    try:
+        typer.echo(to_toml(load_config(source, overrides or []), comments=True), nl=False)
+    except DracoError as error:
+        _fail(error)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dracofl import __version__
+
+        typer.echo(f"dracofl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _draco(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and exit")
+    ] = False,
+) -> None: ...
+
+
+def _run(source: str, overrides: list[str], seed: int | None, out: Path | None, quiet: bool) -> Run:
+    if "=" in source and not Path(source).exists():
+        source, overrides = "poker", [source, *overrides]  # the default preset with a change
+    from dracofl.experiments.run import continue_run, run_config
+    from dracofl.experiments.watch import Silent
+    from dracofl.screen import Screen
+
+    watcher = Silent() if quiet else Screen()
+    if not Path(source).is_dir():
+        return run_config(source, overrides, seed=seed, out=out, watcher=watcher)
+    if overrides or seed is not None or out is not None:
+        raise ConfigError(
+            f"{source} is a run to be continued as it is: no changes, --seed or --out. For a new run like it: "
+            f"draco run {Path(source) / 'config.toml'} ..."
+        )
+    return continue_run(source, watcher)
+
+
+def _fail(error: DracoError) -> NoReturn:
+    if isinstance(error, ConfigError) and len(error.problems) > 1:
+        typer.echo(f"draco: {len(error.problems)} things are wrong with the configuration:", err=True)
+        for problem in error.problems:
+            typer.echo(f"  - {problem}", err=True)
+    elif isinstance(error, Interrupted):
+        typer.echo(str(error), err=True)
+    elif isinstance(error, DivergedError):
+        typer.echo(f"draco: the run diverged: {error}", err=True)
+        typer.echo("Try a smaller train.step, fewer train.local_steps, or a smaller method.own_weight.", err=True)
+    else:
+        typer.echo(f"draco: {error}", err=True)
+    raise typer.Exit(error.exit_code)
+
+
+def main() -> None:
+    app()

@@ -1,0 +1,1 @@
+"""The data plane: local updates, aggregation and evaluation, in JAX."""

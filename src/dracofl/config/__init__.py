@@ -1,0 +1,1 @@
+"""Configuration: the keys, their defaults and meaning; TOML files, presets and key=value overrides."""

@@ -1,0 +1,168 @@
+"""From a preset, a TOML file or a plain dictionary, with overrides, to a checked configuration."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dracofl.config import kinds, problems
+from dracofl.config.presets import PRESETS
+from dracofl.config.schema import Config
+from dracofl.errors import ConfigError
+
+
+def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    """`source` is a preset's name, the path of a TOML file, or nested keys; overrides look like `method.psi=20`."""
+    raw = _read(source)
+    found: list[str] = []
+    changes = [_parse_override(override, found) for override in overrides]
+    _apply([change for change in changes if change is not None], raw, found)
+    config, wrong = _validate(raw)
+    found += wrong
+    if config is not None:
+        found += contradictions(config)
+    if found or config is None:
+        raise ConfigError(list(dict.fromkeys(found)))
+    return config
+
+
+def contradictions(config: Config) -> list[str]:
+    """What is wrong between sections."""
+    found = []
+    rate, users = config.compute.rate, config.users
+    if isinstance(rate, tuple) and len(rate) != users:
+        found.append(f"compute.rate lists {len(rate)} rates for {users} users; give one for all or one each")
+    if config.task.kind != "quadratic" and config.data.samples_per_user < config.train.batch:
+        found.append(
+            f"data.samples_per_user = {config.data.samples_per_user} is less than one batch "
+            f"(train.batch = {config.train.batch})"
+        )
+    if config.data.dir is not None and config.task.kind != "poker":
+        found.append(f'data.dir is set, but task.kind = "{config.task.kind}" is generated; unset it (data.dir=none)')
+    if config.task.kind == "logistic" and config.model.kind != "softmax":
+        found.append('task.kind = "logistic" has known constants for model.kind = "softmax" only; set it')
+    if config.data.partition == "shards" and config.data.shards_per_user > config.data.samples_per_user:
+        found.append(
+            f"data.shards_per_user = {config.data.shards_per_user} is more than "
+            f"data.samples_per_user = {config.data.samples_per_user}"
+        )
+    return found
+
+
+def doubts(config: Config) -> list[str]:
+    """What is allowed and probably not meant."""
+    found = []
+    duration_s, method = config.duration_s, config.method
+    if method.period_s is None and method.unification != "off":
+        found.append("method.period_s is none: there will be no unification")
+    elif method.period_s is not None and method.period_s >= duration_s:
+        found.append(
+            f"method.period_s = {method.period_s:g} is not shorter than the run ({duration_s:g} s): "
+            "no period ends, so there will be no unification"
+        )
+    if config.evaluate.every_s is not None and config.evaluate.every_s >= duration_s:
+        found.append(f"evaluate.every_s = {config.evaluate.every_s:g} is not shorter than the run ({duration_s:g} s)")
+    if config.channel.kind == "wireless" and config.channel.deadline_s >= duration_s:
+        found.append(f"channel.deadline_s = {config.channel.deadline_s:g} is not shorter than the run")
+    if method.period_s is not None and method.window_s > method.period_s:
+        found.append(f"method.window_s = {method.window_s:g} is longer than method.period_s = {method.period_s:g}")
+    if method.own_weight == 0.0 and config.topology.kind != "complete":
+        found.append("method.own_weight = 0 on a sparse graph: learning is known to collapse there (see the README)")
+    return found
+
+
+def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(source, Mapping):
+        return copy.deepcopy(dict(source))
+    if str(source) in PRESETS:
+        return copy.deepcopy(PRESETS[str(source)].differences)
+    path = Path(source)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        names = [*PRESETS]
+        close = difflib.get_close_matches(str(source), names, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(
+            f'"{source}" is neither a preset ({", ".join(names)}) nor a file nor a run folder{hint}'
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f'"{source}" cannot be read: {error}') from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f'"{source}" is not valid TOML: {error}') from None
+
+
+def _parse_override(text: str, found: list[str]) -> tuple[str, Any] | None:
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        found.append(f'"{text}" must look like key=value, as in method.psi=20')
+        return None
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value.strip()  # a bare word is a text
+
+
+def _apply(changes: list[tuple[str, Any]], raw: dict[str, Any], found: list[str]) -> None:
+    sections = kinds.sections()
+    # Another kind has other keys: those of the old one go, and only what is said here is added.
+    for key, value in changes:
+        section, _, name = key.partition(".")
+        if name == "kind" and section in sections and isinstance(raw.get(section, {}), dict):
+            before = raw.get(section, {}).get("kind", Config.model_fields[section].default.kind)
+            if before != value:
+                raw[section] = {}
+    for key, value in changes:
+        section, _, name = key.partition(".")
+        if not name:
+            raw[section] = value
+            continue
+        body = raw.setdefault(section, {})
+        if "." in name:
+            found.append(problems.unknown_key(key, raw))
+        elif isinstance(body, dict):  # if not, the check of the whole will say so
+            body[name] = value
+
+
+def _validate(raw: dict[str, Any]) -> tuple[Config | None, list[str]]:
+    """The configuration, or the sentences. With some keys wrong, the rest is still checked with defaults for those."""
+    complete = _with_kinds(raw)
+    try:
+        return _parse(complete), []
+    except ValidationError as error:
+        wrong = problems.sentences(error, complete)
+    for key in wrong:
+        section, _, name = key.partition(".")
+        body = complete.get(section)
+        if name and isinstance(body, dict) and name in body:
+            del body[name]
+        else:
+            complete.pop(section, None)
+    try:
+        rest = _parse(_with_kinds(complete))
+        return None, [*wrong.values(), *contradictions(rest)]
+    except ValidationError as error:
+        return None, [*wrong.values(), *problems.sentences(error, complete).values()]
+
+
+def _parse(raw: dict[str, Any]) -> Config:
+    # Through JSON, where a list may be a tuple though types are strict otherwise.
+    return Config.model_validate_json(json.dumps(raw, default=str))
+
+
+def _with_kinds(raw: dict[str, Any]) -> dict[str, Any]:
+    """A section that names no kind has the default one."""
+    complete = copy.deepcopy(raw)
+    for section, classes in kinds.sections().items():
+        body = complete.get(section)
+        if "" not in classes and isinstance(body, dict):
+            body.setdefault("kind", Config.model_fields[section].default.kind)
+    return complete

@@ -1,0 +1,121 @@
+"""Turns what pydantic found wrong into sentences: the key, the value, and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from dracofl.config import kinds
+from dracofl.config.schema import Config, Section
+
+
+def sentences(error: ValidationError, raw: Mapping[str, Any]) -> dict[str, str]:
+    """One sentence for each key that is wrong."""
+    found: dict[str, str] = {}
+    for details in error.errors():
+        key = dotted_key(details, raw)
+        found.setdefault(key, _sentence(key, details, raw))
+    return found
+
+
+def dotted_key(details: ErrorDetails, raw: Mapping[str, Any]) -> str:
+    """pydantic names the branch of a union in the path; a user never wrote it."""
+    section, *rest = [str(part) for part in details["loc"]] or [""]
+    body = raw.get(section)
+    if rest and isinstance(body, Mapping) and rest[0] in kinds.sections().get(section, {}):
+        rest = rest[1:]
+    # Below a key stand positions in a list and branches of "a number or none": the user knows the key alone.
+    return ".".join([section, *rest[:1]])
+
+
+def _sentence(key: str, details: ErrorDetails, raw: Mapping[str, Any]) -> str:
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return unknown_key(key, raw)
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        known = kinds.sections()[key]
+        return _not_one_of(f"{key}.kind", context.get("tag", "none"), list(known))
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "missing":
+        return f"{key} is missing: {_meaning(key, raw)}"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"{key} = {value!r}: this is a section; set its keys, as in {_example_key(key)}"
+    if kind == "literal_error" and (choices := _choices(key, raw)):
+        return _not_one_of(key, value, choices)
+    return f"{key} = {value!r}: {_requirement(details)}; meaning: {_meaning(key, raw)}"
+
+
+def unknown_key(key: str, raw: Mapping[str, Any]) -> str:
+    """The nearest right key, or the kind that has this one."""
+    known = kinds.all_keys()
+    if key in known:
+        section = key.split(".")[0]
+        body = raw.get(section)
+        here = body.get("kind", "") if isinstance(body, Mapping) else ""
+        owners = " or ".join(f'"{kind}"' for kind in sorted(known[key]))
+        return f'{key} belongs to {section}.kind = {owners}, not to "{here}"' if here else f"{key} belongs to {owners}"
+    last = key.split(".")[-1]
+    by_last_part = {name.split(".")[-1]: name for name in known}
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    close = close or [by_last_part[name] for name in difflib.get_close_matches(last, by_last_part, n=1, cutoff=0.75)]
+    hint = f"did you mean {close[0]}?" if close else "`draco show poker` lists all keys"
+    return f"unknown key {key}; {hint}"
+
+
+def _not_one_of(key: str, value: object, choices: list[str]) -> str:
+    close = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"{key} = {value!r} is not one of {', '.join(choices)}{hint}"
+
+
+def _choices(key: str, raw: Mapping[str, Any]) -> list[str]:
+    section, _, name = key.partition(".")
+    if name == "kind":
+        return list(kinds.sections()[section])
+    owner = _section_class(section, raw) if name else Config
+    return kinds.choices(owner, name or section) if owner else []
+
+
+def _requirement(details: ErrorDetails) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    words = {
+        "greater_than": "must be greater than {gt}",
+        "greater_than_equal": "must be at least {ge}",
+        "less_than": "must be less than {lt}",
+        "less_than_equal": "must be at most {le}",
+        "int_type": "must be a whole number",
+        "float_type": "must be a number, without a unit",
+        "string_type": "must be a text",
+        "tuple_type": "must be a list, as in [75, 75]",
+        "finite_number": "must be finite",
+    }
+    return words[kind].format(**context) if kind in words else details["msg"].lower()
+
+
+def _meaning(key: str, raw: Mapping[str, Any]) -> str:
+    section, _, name = key.partition(".")
+    owner = _section_class(section, raw) if name else Config
+    field = owner.model_fields.get(name or section) if owner else None
+    if field is None or field.description is None:
+        return "a key of the configuration"
+    unit = field.json_schema_extra.get("unit") if isinstance(field.json_schema_extra, dict) else ""
+    return f"{field.description} [{unit}]" if unit else field.description
+
+
+def _section_class(section: str, raw: Mapping[str, Any]) -> type[Section] | None:
+    classes = kinds.sections().get(section)
+    if classes is None:
+        return None
+    body = raw.get(section)
+    kind = body.get("kind", "") if isinstance(body, Mapping) else ""
+    return classes.get(kind) or next(iter(classes.values()))
+
+
+def _example_key(section: str) -> str:
+    member = _section_class(section, {})
+    return f"{section}.{next(iter(member.model_fields))}=..." if member else section

@@ -1,0 +1,1 @@
+"""Data sets, real and synthetic, and their partition among the users."""

@@ -1,0 +1,1 @@
+"""Whole runs: the two planes together, checkpoints, pictures."""

@@ -1,0 +1,47 @@
+"""The picture of a run: how well every user does, as time goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from dracofl.telemetry.run import Run
+from dracofl.telemetry.storage import write_atomically
+
+_TITLES = {"accuracy": "test accuracy", "f1": "macro F1", "loss": "test loss"}
+
+
+def draw_curves(run: Run, path: Path) -> None:
+    """Mean over users with the band from the worst to the best; dashed, the mean model that nobody has."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    has_classes = len(run.metrics["accuracy"]) > 0 and not np.isnan(run.metrics["accuracy"]).any()
+    metrics = ["accuracy", "f1"] if has_classes else ["loss"]
+    figure = Figure(figsize=(5.0 * len(metrics), 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+        times_s, values = run.curve(metric)
+        _, mean_model = run.curve(f"mean_model_{metric}")
+        axes.fill_between(
+            times_s,
+            values.min(axis=1),
+            values.max(axis=1),
+            alpha=0.25,
+            linewidth=0,
+            label="worst to best user",
+        )
+        axes.plot(times_s, values.mean(axis=1), label="mean over users")
+        axes.plot(times_s, mean_model[:, 0], linestyle="--", linewidth=1, color="black", label="mean model")
+        axes.set_xlabel("simulated time [s]")
+        axes.set_ylabel(_TITLES[metric])
+        axes.grid(alpha=0.3)
+    figure.axes[0].legend(loc="best", fontsize="small")
+    summary = run.summary
+    figure.suptitle(
+        f"{summary['method']} on {summary['task']}: {summary['users']} users, {summary['topology']} graph, "
+        f"{summary['channel']} channel, seed {summary['seed']}",
+        fontsize="medium",
+    )
+    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=120))

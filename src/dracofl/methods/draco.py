@@ -1,0 +1,126 @@
+"""DRACO: decentralized asynchronous SGD over row-stochastic wireless networks (Jeong and Kountouris).
+
+User i finishes a local update Delta(i) at its own random times and pushes it to its out-neighbours; each receiver j
+adds q(i -> j) Delta(i) to its model when it arrives, within its budget of Psi messages a period; at every multiple of
+the period P a temporary hub's model takes the place of everybody's.
+
+Decided here where the paper is silent: the hub's policy, what a user does with its own update (`own_weight`), that a
+window outlives a unification, and that with unification over the radio a hub's model that arrives after a later hub's
+is ignored. The user's side of all this is `protocol.node.NodeCore`; this file is what spans users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dracofl.methods.interface import Setting
+from dracofl.methods.weights import weight_rows
+from dracofl.protocol.commands import Command, Happening, SetTimer
+from dracofl.protocol.hubs import HubPolicy, pick_hub
+from dracofl.protocol.messages import Message
+from dracofl.protocol.node import NodeCore, NodeRules, NodeState
+from dracofl.protocol.vectors import Vectors, VectorsState
+
+
+@dataclass(frozen=True, slots=True)
+class Draco:
+    """Users push updates whenever they finish; a hub unifies the models once a period."""
+
+    psi: int | None
+    own_weight: float
+    window_s: float
+    weights: str
+    period_s: float | None
+    hub: HubPolicy
+    unification: Literal["reliable", "radio", "off"]
+
+    def open(self, setting: Setting) -> DracoNetwork:
+        return DracoNetwork(self, setting)
+
+
+@dataclass(slots=True)
+class DracoState:
+    periods: int
+    vectors: VectorsState
+    nodes: list[NodeState]
+
+
+class DracoNetwork:
+    """All users' cores, and the clock of the periods."""
+
+    def __init__(self, method: Draco, setting: Setting) -> None:
+        self._method = method
+        self._seed = setting.seed
+        self._periods = 0
+        self.vectors = Vectors(models=setting.graph.users)
+        rules = NodeRules(
+            snapshot=setting.snapshot,
+            when=setting.when,
+            transmit_rate=setting.transmit_rate,
+            backlog=setting.backlog,
+            psi=method.psi,
+            own_weight=method.own_weight,
+            window_s=method.window_s,
+            payload_bytes=setting.payload_bytes,
+        )
+        rows = weight_rows(method.weights, setting.graph)
+        self.nodes = [
+            NodeCore(user, rules, rate, receivers, row, setting.seed, self.vectors)
+            for user, (rate, receivers, row) in enumerate(
+                zip(setting.compute_rates, setting.graph.successors, rows, strict=True)
+            )
+        ]
+
+    @property
+    def state(self) -> DracoState:
+        return DracoState(self._periods, self.vectors.state, [node.state for node in self.nodes])
+
+    def restore(self, state: DracoState) -> None:
+        self._periods = state.periods
+        self.vectors.state = state.vectors
+        for node, node_state in zip(self.nodes, state.nodes, strict=True):
+            node.state = node_state
+
+    def start(self) -> list[Command]:
+        out = [command for node in self.nodes for command in node.start(0.0)]
+        if self._method.period_s is not None:
+            out.append(SetTimer(Happening.PERIOD_ENDED, -1, self._method.period_s))
+        return out
+
+    def handle(self, happening: Happening, user: int, message: Message | None, now_s: float) -> list[Command]:
+        if happening == Happening.PERIOD_ENDED:
+            return self._end_period(now_s)
+        node = self.nodes[user]
+        if message is not None:
+            if happening == Happening.UPDATE_ARRIVED:
+                return node.received(message, now_s)
+            return node.model_received(message, now_s)
+        if happening == Happening.UPDATE_DUE:
+            return node.update_due(now_s)
+        if happening == Happening.TRANSMISSION_DUE:
+            return node.transmission_due(now_s)
+        return node.window_closed(now_s)
+
+    def held(self) -> list[Message]:
+        return [message for node in self.nodes for message in node.state.window]
+
+    def unifies(self, happening: Happening) -> bool:
+        return happening == Happening.PERIOD_ENDED and self._method.unification != "off"
+
+    def _end_period(self, now_s: float) -> list[Command]:
+        assert self._method.period_s is not None
+        self._periods += 1
+        period, users = self._periods, len(self.nodes)
+        hub = None
+        if self._method.unification != "off":
+            accepted = [node.state.accepted for node in self.nodes]
+            hub = pick_hub(self._method.hub, self._seed, period, accepted)
+        everybody_else = () if hub is None else (*range(hub), *range(hub + 1, users))
+        reliable = self._method.unification == "reliable"
+        out: list[Command] = []
+        for node in self.nodes:
+            out += node.period_ended(period, hub, everybody_else, reliable, now_s)
+        # A multiple, not a sum: periods must not drift.
+        out.append(SetTimer(Happening.PERIOD_ENDED, -1, (period + 1) * self._method.period_s))
+        return out

@@ -1,0 +1,1 @@
+"""Models: how a flat vector of float32 becomes a classifier."""

@@ -1,0 +1,76 @@
+"""What a core asks of whoever drives it: the simulator in virtual time, or a real peer.
+
+Beside these a core returns operations of the tape (`dracofl.tape`), to be carried out in the order given.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from dracofl.protocol.messages import Message
+from dracofl.tape import Operation
+from dracofl.types import Fate
+
+
+class Happening(IntEnum):
+    """The kinds of things that reach a core from outside."""
+
+    UPDATE_DUE = 0  # the computing time of a local update is over
+    TRANSMISSION_DUE = 1
+    WINDOW_CLOSED = 2
+    UPDATE_ARRIVED = 3
+    MODEL_ARRIVED = 4
+    PERIOD_ENDED = 5
+
+
+class SetTimer(NamedTuple):
+    """Tell me `happening` at `at_s`."""
+
+    happening: Happening
+    user: int
+    at_s: float
+
+
+class RecordFinish(NamedTuple):
+    """Local update `number` of `user` is finished."""
+
+    user: int
+    number: int
+
+
+class SendUpdate(NamedTuple):
+    """Broadcast a vector to these receivers, who will weigh it so. The vector's reference goes with the command.
+
+    `weights` None asks for the rule "delivered": equal shares over the receivers that it will reach.
+    """
+
+    sender: int
+    number: int
+    vector: int
+    updates: int
+    finished_s: float
+    payload_bytes: int
+    receivers: tuple[int, ...]
+    weights: tuple[float, ...] | None
+
+
+class SendModel(NamedTuple):
+    """Broadcast the hub's model to everybody, over the radio or, if reliable, at once and without fail."""
+
+    hub: int
+    period: int
+    vector: int
+    payload_bytes: int
+    receivers: tuple[int, ...]
+    reliable: bool
+
+
+class Settle(NamedTuple):
+    """This message has met its fate here."""
+
+    message: Message
+    fate: Fate
+
+
+Command: TypeAlias = Operation | SetTimer | RecordFinish | SendUpdate | SendModel | Settle

@@ -1,0 +1,27 @@
+"""Who is the temporary hub at the end of a period. Periods are counted from 1, the first to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from dracofl import rng
+
+HubPolicy: TypeAlias = Literal["random", "round-robin", "best-heard"]
+
+
+def pick_hub(policy: HubPolicy, seed: int, period: int, accepted: Sequence[int]) -> int:
+    """The hub of this period, given how many messages each user accepted in it.
+
+    Only "best-heard" looks at the counts: the other two are a function of the period and the number of members, so
+    peers agree on them without talking.
+    """
+    users = len(accepted)
+    if policy == "round-robin":
+        return (period - 1) % users
+    draws = rng.stream(seed, "hub", period)
+    if policy == "random":
+        return int(rng.uniform(draws, 0) * users)
+    most = max(accepted)
+    tied = [user for user in range(users) if accepted[user] == most]
+    return max(tied, key=lambda user: rng.uniform(draws, user))

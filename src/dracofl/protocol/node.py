@@ -1,0 +1,241 @@
+"""NodeCore: everything one DRACO user decides, with no clock, no socket and no numbers of the model in it.
+
+Theory of operation. A user computes without pause: each local update takes a drawn time, and when it is over the core
+applies its own share, hands the update on, and begins the next. What is handed on goes out at once ("on-update") or
+waits for the user's own Poisson transmissions ("poisson"), where it is summed with what waits already ("sum") or
+takes its place ("latest"). What arrives meets the budget first, then the window, then the model:
+
+    received ──> budget spent? ──yes──> over budget
+                      │no
+                 window open or none?
+          window_s = 0│        │window_s > 0
+                 applied       held until the window closes, then all applied together in order of arrival
+
+At the end of a period the budget restarts; the hub sends its model, the others put it in the place of theirs. Held
+and unsent updates live on.
+
+References: the core owns one reference to each vector it holds (in training, unsent, in the window) and gives it up
+with the command that passes the vector on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dracofl import rng
+from dracofl.protocol.commands import (
+    Command,
+    Happening,
+    RecordFinish,
+    SendModel,
+    SendUpdate,
+    SetTimer,
+    Settle,
+)
+from dracofl.protocol.messages import Message
+from dracofl.protocol.vectors import Vectors
+from dracofl.tape import Combine, Copy, Free, Train
+from dracofl.types import Fate
+
+NONE = -1
+"""The name of no vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """The rules of the method that are the same for every user."""
+
+    snapshot: Literal["finish", "start"]
+    when: Literal["on-update", "poisson"]
+    transmit_rate: float
+    backlog: Literal["sum", "latest"]
+    psi: int | None
+    own_weight: float
+    window_s: float
+    payload_bytes: int
+
+
+@dataclass(slots=True)
+class NodeState:
+    """All that changes in a core; a checkpoint of these is a checkpoint of the user."""
+
+    started: int = 0  # local updates begun
+    finished: int = 0
+    ticks: int = 0  # transmission times drawn ("poisson")
+    transmissions: int = 0
+    training: int = NONE  # vector of the update being computed (snapshot "start")
+    unsent: int = NONE  # vector that waits for the next transmission
+    unsent_updates: int = 0
+    unsent_finished_sum_s: float = 0.0
+    accepted: int = 0  # messages accepted in this period
+    window: list[Message] = field(default_factory=list)
+    unified_period: int = 0  # the newest period whose hub's model is in place
+
+
+class NodeCore:
+    """One user. Methods are what happens to it; each returns the commands that follow."""
+
+    def __init__(
+        self,
+        user: int,
+        rules: NodeRules,
+        compute_rate: float,
+        receivers: tuple[int, ...],
+        weights: tuple[float, ...] | None,
+        seed: int,
+        vectors: Vectors,
+    ) -> None:
+        self.user = user
+        self.rules = rules
+        self.state = NodeState()
+        self._compute_rate = compute_rate
+        self._receivers = receivers
+        self._weights = weights
+        self._vectors = vectors
+        self._compute_draws = rng.stream(seed, "compute", user)
+        self._transmit_draws = rng.stream(seed, "transmit", user)
+
+    def start(self, now_s: float) -> list[Command]:
+        out: list[Command] = []
+        self._begin_update(now_s, out)
+        if self.rules.when == "poisson":
+            self._await_transmission(now_s, out)
+        return out
+
+    def update_due(self, now_s: float) -> list[Command]:
+        """The computing time of the current update is over."""
+        state, rules, user = self.state, self.rules, self.user
+        number = state.finished
+        state.finished = number + 1
+        out: list[Command] = []
+        if rules.snapshot == "finish":
+            update = self._vectors.new()
+            out.append(Train(now_s, user, number, user, update))
+        else:
+            update = state.training
+        if rules.own_weight:
+            out.append(Combine(now_s, user, user, ((user, 1.0), (update, rules.own_weight))))
+        out.append(RecordFinish(user, number))
+        if rules.when == "on-update":
+            self._send(update, 1, now_s, out)
+        else:
+            self._keep_unsent(update, now_s, out)
+        self._begin_update(now_s, out)
+        return out
+
+    def transmission_due(self, now_s: float) -> list[Command]:
+        """A point of the user's Poisson process of transmissions."""
+        state = self.state
+        out: list[Command] = []
+        if state.unsent != NONE:
+            finished_s = state.unsent_finished_sum_s / state.unsent_updates
+            if self.rules.backlog == "latest":  # kept: the same update may go out again
+                self._vectors.retain(state.unsent, 1)
+                self._send(state.unsent, state.unsent_updates, finished_s, out)
+            else:
+                self._send(state.unsent, state.unsent_updates, finished_s, out)
+                state.unsent, state.unsent_updates, state.unsent_finished_sum_s = NONE, 0, 0.0
+        self._await_transmission(now_s, out)
+        return out
+
+    def received(self, message: Message, now_s: float) -> list[Command]:
+        """An update arrived from an in-neighbour."""
+        state, rules = self.state, self.rules
+        out: list[Command] = []
+        if rules.psi is not None and state.accepted >= rules.psi:
+            out.append(Settle(message, Fate.OVER_BUDGET))
+            self._release(message.vector, out)
+            return out
+        state.accepted += 1
+        if rules.window_s == 0.0:
+            self._apply((message,), now_s, out)
+            return out
+        if not state.window:
+            out.append(SetTimer(Happening.WINDOW_CLOSED, self.user, now_s + rules.window_s))
+        state.window.append(message)
+        return out
+
+    def window_closed(self, now_s: float) -> list[Command]:
+        out: list[Command] = []
+        held, self.state.window = tuple(self.state.window), []
+        self._apply(held, now_s, out)
+        return out
+
+    def period_ended(
+        self, period: int, hub: int | None, everybody_else: tuple[int, ...], reliable: bool, now_s: float
+    ) -> list[Command]:
+        """Budgets restart; if this user is the hub, it sends its model. `hub` None: nobody unifies."""
+        self.state.accepted = 0
+        if hub != self.user:
+            return []
+        self.state.unified_period = period
+        vector = self._vectors.new()
+        return [
+            Copy(now_s, self.user, self.user, vector),
+            SendModel(self.user, period, vector, self.rules.payload_bytes, everybody_else, reliable),
+        ]
+
+    def model_received(self, message: Message, now_s: float) -> list[Command]:
+        """A hub's model arrived. One that is older than the model in place is ignored: it would undo a later hub's."""
+        out: list[Command] = []
+        if message.number > self.state.unified_period:
+            self.state.unified_period = message.number
+            out.append(Copy(now_s, self.user, message.vector, self.user))
+        self._release(message.vector, out)
+        return out
+
+    def _begin_update(self, now_s: float, out: list[Command]) -> None:
+        state, user = self.state, self.user
+        number = state.started
+        state.started = number + 1
+        if self.rules.snapshot == "start":
+            state.training = self._vectors.new()
+            out.append(Train(now_s, user, number, user, state.training))
+        duration_s = rng.exponential(self._compute_draws, number) / self._compute_rate
+        out.append(SetTimer(Happening.UPDATE_DUE, user, now_s + duration_s))
+
+    def _await_transmission(self, now_s: float, out: list[Command]) -> None:
+        wait_s = rng.exponential(self._transmit_draws, self.state.ticks) / self.rules.transmit_rate
+        self.state.ticks += 1
+        out.append(SetTimer(Happening.TRANSMISSION_DUE, self.user, now_s + wait_s))
+
+    def _keep_unsent(self, update: int, now_s: float, out: list[Command]) -> None:
+        state = self.state
+        if state.unsent != NONE and self.rules.backlog == "sum":
+            out.append(Combine(now_s, self.user, state.unsent, ((state.unsent, 1.0), (update, 1.0))))
+            self._release(update, out)
+            state.unsent_updates += 1
+            state.unsent_finished_sum_s += now_s
+            return
+        if state.unsent != NONE:
+            self._release(state.unsent, out)
+        state.unsent, state.unsent_updates, state.unsent_finished_sum_s = update, 1, now_s
+
+    def _send(self, vector: int, updates: int, finished_s: float, out: list[Command]) -> None:
+        number = self.state.transmissions
+        self.state.transmissions = number + 1
+        out.append(
+            SendUpdate(
+                self.user,
+                number,
+                vector,
+                updates,
+                finished_s,
+                self.rules.payload_bytes,
+                self._receivers,
+                self._weights,
+            )
+        )
+
+    def _apply(self, messages: tuple[Message, ...], now_s: float, out: list[Command]) -> None:
+        user = self.user
+        terms = ((user, 1.0), *((message.vector, message.weight) for message in messages))
+        out.append(Combine(now_s, user, user, terms))
+        for message in messages:
+            out.append(Settle(message, Fate.APPLIED))
+            self._release(message.vector, out)
+
+    def _release(self, vector: int, out: list[Command]) -> None:
+        if self._vectors.release(vector):
+            out.append(Free(vector))

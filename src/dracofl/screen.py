@@ -1,0 +1,132 @@
+"""What a person sees of a run: the progress while it goes on, and the results at its end. The eyes of `cli`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from dracofl.compute.reference import Evaluation
+from dracofl.telemetry.run import Run
+
+_SECONDS_BETWEEN_LINES = 5.0
+
+
+class Screen:
+    """A progress bar on a terminal; on anything else a plain line now and then. Always on standard error."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._duration_s = 0.0
+        self._score = ""
+        self._last_line = time.monotonic()
+        self._bar = Progress(
+            TextColumn("simulating"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("t = {task.completed:.0f} s"),
+            TextColumn("{task.fields[score]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+
+    def began(self, folder: str, duration_s: float, now_s: float) -> None:
+        self._duration_s = duration_s
+        verb = f"continuing at t = {now_s:.0f} s:" if now_s else "running in"
+        self._console.print(f"{verb} {folder}", markup=False)
+        self._task = self._bar.add_task("", total=duration_s, score="compiling")
+        self._bar.update(self._task, completed=now_s)
+        self._bar.start()
+
+    def advanced(self, now_s: float, updates: int) -> None:
+        self._bar.update(self._task, completed=now_s, score=self._score)
+        if not self._console.is_terminal and time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            share = now_s / self._duration_s
+            self._console.print(
+                f"{share:4.0%}  t = {now_s:.0f} s  {updates:,} local updates  {self._score}", markup=False
+            )
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        if any(scores.accuracy != scores.accuracy for scores in evaluation.users):  # not a number: no classes
+            self._score = f"loss {sum(scores.loss for scores in evaluation.users) / len(evaluation.users):.4g}"
+        else:
+            self._score = f"accuracy {sum(scores.accuracy for scores in evaluation.users) / len(evaluation.users):.3f}"
+
+    def doubted(self, doubt: str) -> None:
+        self._console.print(f"warning: {doubt}", markup=False)
+
+    def ended(self) -> None:
+        self._bar.stop()
+
+
+def show_results(run: Run) -> None:
+    """The table a person reads, on standard output."""
+    summary = run.summary
+    table = Table(
+        title=f"{summary['method']} on {summary['task']}: {summary['users']} users, {summary['duration_s']:g} s",
+        show_header=False,
+        title_justify="left",
+    )
+    table.add_column()
+    table.add_column()
+    for name, text in _rows(summary):
+        table.add_row(name, text)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table)
+    console.print(f"picture     {run.folder / 'curves.png'}", markup=False)
+    console.print(f"run folder  {run.folder}", markup=False)
+
+
+def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    messages, age = summary["messages"], summary["age_s"]
+    rows = []
+    for name, title in (("accuracy", "accuracy"), ("f1", "macro F1"), ("loss", "test loss")):
+        spread = summary[name]
+        if spread["mean"] is not None:
+            rows.append(
+                (
+                    f"{title} of the users",
+                    f"{spread['mean']:.4f} ± {spread['std']:.4f}   worst {spread['min']:.4f}, best {spread['max']:.4f}",
+                )
+            )
+    if summary["mean_model"]["accuracy"] is not None:
+        rows.append(("accuracy of the mean model", f"{summary['mean_model']['accuracy']:.4f}"))
+    if summary["consensus_distance"] is not None:
+        rows.append(("distance from the mean model", f"{summary['consensus_distance']:.4g}"))
+    rows += [
+        ("local updates", f"{summary['local_updates']:,} ({summary['sgd_steps']:,} SGD steps)"),
+        ("transmissions", f"{summary['transmissions']:,}, {summary['unifications']:,} unifications"),
+        ("messages sent", f"{messages['sent']:,}, {messages['delivered']:,} delivered"),
+        *((f"  {fate.replace('_', ' ')}", _share(messages, fate)) for fate in _FATES),
+        (
+            "sent over the air",
+            f"{summary['bytes_sent'] / 1e6:,.1f} MB in {summary['airtime_s']:,.1f} s of airtime",
+        ),
+    ]
+    if age["mean"] is not None:
+        rows.append(("age of an update when applied", f"mean {age['mean']:.3g} s, 95% below {age['p95']:.3g} s"))
+    rows.append(("wall time", f"{summary['wall_s']:.1f} s, {summary['compile_s']:.1f} s of it compiling"))
+    rows.append(("trace and model hash", f"{summary['trace_hash']} {summary['model_hash']}"))
+    return rows
+
+
+_FATES = ("applied", "over_budget", "late", "lost", "pending")
+
+
+def _share(messages: dict[str, int], fate: str) -> str:
+    share = messages[fate] / messages["sent"] if messages["sent"] else 0.0
+    return f"{messages[fate]:,} ({share:.1%})"

@@ -1,0 +1,1 @@
+"""What a run leaves behind: tables, a summary, a folder; and how to read them back."""

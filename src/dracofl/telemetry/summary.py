@@ -1,0 +1,72 @@
+"""The summary of a run, worked out from its tables alone: what is in them can be checked against it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dracofl.trace import EventKind
+from dracofl.types import Fate
+
+
+def summarise(tables: dict[str, pa.Table]) -> dict[str, Any]:
+    """Everything that the tables tell; numbers that do not exist are None."""
+    events, messages, metrics = tables["events"], tables["messages"], tables["metrics"]
+    kinds = _counts(events["kind"])
+    fates = _counts(messages["fate"])
+    ages = messages["age_s"].to_numpy()
+    ages = ages[~np.isnan(ages)]
+    last = _last_evaluation(metrics)
+    return {
+        "events": len(events),
+        "local_updates": kinds.get(EventKind.FINISHED, 0),
+        "transmissions": kinds.get(EventKind.SENT, 0),
+        "unifications": kinds.get(EventKind.UNIFIED, 0),
+        "messages": {
+            "sent": len(messages),
+            "delivered": int((~np.isnan(messages["arrived_s"].to_numpy())).sum()),
+            **{str(fate): fates.get(fate, 0) for fate in Fate},
+        },
+        "bytes_sent": int(pc.sum(events["bytes"]).as_py() or 0),
+        "airtime_s": float(pc.sum(events["airtime_s"]).as_py() or 0.0),
+        "age_s": {
+            "mean": float(ages.mean()) if len(ages) else None,
+            "p95": float(np.percentile(ages, 95)) if len(ages) else None,
+        },
+        "evaluations": len(np.unique(metrics["time_s"].to_numpy())),
+        "accuracy": _spread(last["accuracy"]),
+        "f1": _spread(last["f1"]),
+        "loss": _spread(last["loss"]),
+        "mean_model": {name: _first(last[f"mean_model_{name}"]) for name in ("accuracy", "f1", "loss")},
+        "consensus_distance": _spread(last["distance_to_mean"])["mean"],
+    }
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    return {entry["values"]: entry["counts"] for entry in pc.value_counts(column.cast(pa.string())).to_pylist()}
+
+
+def _last_evaluation(metrics: pa.Table) -> dict[str, np.ndarray]:
+    columns = {name: metrics[name].to_numpy() for name in metrics.column_names}
+    if not len(metrics):
+        return columns
+    users = 1 + int(columns["user"].max())
+    return {name: column[-users:] for name, column in columns.items()}
+
+
+def _spread(values: np.ndarray) -> dict[str, float | None]:
+    if not len(values) or np.isnan(values).any():
+        return dict.fromkeys(("mean", "std", "min", "max"))
+    return {
+        "mean": float(values.mean()),
+        "std": float(values.std()),
+        "min": float(values.min()),
+        "max": float(values.max()),
+    }
+
+
+def _first(values: np.ndarray) -> float | None:
+    return float(values[0]) if len(values) and not np.isnan(values[0]) else None
