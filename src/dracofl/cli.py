@@ -7,6 +7,7 @@ that `draco --help` answers at once.
 from __future__ import annotations
 
 import sys
+import traceback
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -40,15 +41,15 @@ class Listing(StrEnum):
 def run(
     source: Annotated[
         str,
-        typer.Argument(metavar="[PRESET | FILE.toml | RUN_FOLDER]", help="what to run, or a run to continue"),
+        typer.Argument(metavar="PRESET | FILE.toml | RUN_FOLDER", help="what to run, or a run to continue"),
     ] = "poker",
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[key=value ...]", help="changes, as in method.psi=20")
+        list[str] | None, typer.Argument(metavar="key=value", help="changes, as in method.psi=20")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="of all random draws; the same as seed=N")] = None,
     out: Annotated[Path | None, typer.Option(help="the run folder to make; by default a new one in runs/")] = None,
     json: Annotated[bool, typer.Option("--json", help="print summary.json on standard output, nothing else")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress on standard error")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress or warnings on standard error")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
 ) -> None:
     """Simulate a network and show how well its users learned.
@@ -69,10 +70,15 @@ def run(
             from dracofl.screen import show_results
 
             show_results(finished)
+        if finished.summary["diverged"] is not None:  # a folder of old, as a new run would have raised
+            raise DivergedError(**finished.summary["diverged"])
     except DracoError as error:
         if debug:
-            raise
+            traceback.print_exc()
         _fail(error)
+    except KeyboardInterrupt:  # before there was a run to save, or for the second time
+        typer.echo("stopped at once; what was saved before is intact", err=True)
+        raise typer.Exit(Interrupted.exit_code) from None
 
 
 @app.command("list")
@@ -94,7 +100,7 @@ def list_(what: Annotated[Listing, typer.Argument(help="what to list")]) -> None
 @app.command()
 def show(
     source: Annotated[str, typer.Argument(metavar="PRESET | FILE.toml", help="the configuration to print")] = "poker",
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[key=value ...]", help="changes to it")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="key=value", help="changes to it")] = None,
 ) -> None:
     """Print a complete configuration as TOML: every key with its unit and meaning."""
     from dracofl.config.load import load_config
@@ -149,7 +155,9 @@ def _fail(error: DracoError) -> NoReturn:
         typer.echo(str(error), err=True)
     elif isinstance(error, DivergedError):
         typer.echo(f"draco: the run diverged: {error}", err=True)
-        typer.echo("Try a smaller train.step, fewer train.local_steps, or a smaller method.own_weight.", err=True)
+        typer.echo("  try a smaller train.step, fewer train.local_steps or a smaller method.own_weight", err=True)
+        if error.folder:
+            typer.echo(f"  everything up to there is in {error.folder}", err=True)
     else:
         typer.echo(f"draco: {error}", err=True)
     raise typer.Exit(error.exit_code)

@@ -47,6 +47,7 @@ class DivergedError(DracoError):
 
     def __init__(self, *, time_s: float, user: int, operation: str) -> None:
         self.time_s, self.user, self.operation = time_s, user, operation
+        self.folder = ""  # where the run up to there is kept, once it is
         super().__init__(f"non-finite value at t = {time_s:.3f} s, user {user}, first made by {operation}")
 
 

@@ -97,10 +97,11 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     for name, title in (("accuracy", "accuracy"), ("f1", "macro F1"), ("loss", "test loss")):
         spread = summary[name]
         if spread["mean"] is not None:
+            worst, best = ("max", "min") if name == "loss" else ("min", "max")
             rows.append(
                 (
                     f"{title} of the users",
-                    f"{spread['mean']:.4f} ± {spread['std']:.4f}   worst {spread['min']:.4f}, best {spread['max']:.4f}",
+                    f"{spread['mean']:.4f} ± {spread['std']:.4f}   worst {spread[worst]:.4f}, best {spread[best]:.4f}",
                 )
             )
     if summary["mean_model"]["accuracy"] is not None:
@@ -120,7 +121,8 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if age["mean"] is not None:
         rows.append(("age of an update when applied", f"mean {age['mean']:.3g} s, 95% below {age['p95']:.3g} s"))
     rows.append(("wall time", f"{summary['wall_s']:.1f} s, {summary['compile_s']:.1f} s of it compiling"))
-    rows.append(("trace and model hash", f"{summary['trace_hash']} {summary['model_hash']}"))
+    if summary["trace_hash"] is not None:  # of a run that diverged there is none
+        rows.append(("trace and model hash", f"{summary['trace_hash']} {summary['model_hash']}"))
     return rows
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from dracofl.config import kinds, problems
 from dracofl.config.presets import PRESETS
 from dracofl.config.schema import Config
 from dracofl.errors import ConfigError
+
+_PASSES = 3  # wrong keys, then what is wrong within sections without them, then what is wrong without those
 
 
 def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
@@ -30,7 +33,7 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
         found += contradictions(config)
     if found or config is None:
         raise ConfigError(list(dict.fromkeys(found)))
-    return config
+    return _with_absolute_paths(config)
 
 
 def contradictions(config: Config) -> list[str]:
@@ -78,6 +81,18 @@ def doubts(config: Config) -> list[str]:
     return found
 
 
+def _with_absolute_paths(config: Config) -> Config:
+    """So that a saved run can be continued from anywhere. Relative paths start at the working directory."""
+    changes: dict[str, Any] = {}
+    if config.data.dir is not None:
+        changes["data"] = config.data.model_copy(update={"dir": str(Path(config.data.dir).absolute())})
+    if config.topology.kind == "file":
+        changes["topology"] = config.topology.model_copy(update={"path": str(Path(config.topology.path).absolute())})
+    if config.method.weights not in ("uniform", "delivered"):
+        changes["method"] = config.method.model_copy(update={"weights": str(Path(config.method.weights).absolute())})
+    return config.model_copy(update=changes)
+
+
 def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(source, Mapping):
         return copy.deepcopy(dict(source))
@@ -93,22 +108,27 @@ def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f'"{source}" is neither a preset ({", ".join(names)}) nor a file nor a run folder{hint}'
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f'"{source}" cannot be read: {error}') from None
+    except OSError as error:
+        raise ConfigError(f'"{source}" cannot be read: {error.strerror or error}') from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f'"{source}" is not valid TOML: it is not text in UTF-8 ({error.reason})') from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f'"{source}" is not valid TOML: {error}') from None
 
 
 def _parse_override(text: str, found: list[str]) -> tuple[str, Any] | None:
     key, equals, value = text.partition("=")
-    key = key.strip()
-    if not equals or not key:
+    key, value = key.strip(), value.strip()
+    if not equals or not all(key.split(".")):
         found.append(f'"{text}" must look like key=value, as in method.psi=20')
         return None
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
+        document = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
-        return key, value.strip()  # a bare word is a text
+        return key, value  # a bare word is a text
+    # So is a day, which could only be the name of a folder, and what turns out to be several lines of TOML.
+    is_text = len(document) > 1 or isinstance(document["value"], datetime.date | datetime.time)
+    return key, value if is_text else document["value"]
 
 
 def _apply(changes: list[tuple[str, Any]], raw: dict[str, Any], found: list[str]) -> None:
@@ -116,41 +136,55 @@ def _apply(changes: list[tuple[str, Any]], raw: dict[str, Any], found: list[str]
     # Another kind has other keys: those of the old one go, and only what is said here is added.
     for key, value in changes:
         section, _, name = key.partition(".")
-        if name == "kind" and section in sections and isinstance(raw.get(section, {}), dict):
-            before = raw.get(section, {}).get("kind", Config.model_fields[section].default.kind)
-            if before != value:
+        body = raw.get(section, {})
+        if name == "kind" and section in sections and isinstance(body, dict):
+            before = body.get("kind", _default_kind(section))
+            if before is not None and before != value:
                 raw[section] = {}
     for key, value in changes:
         section, _, name = key.partition(".")
         if not name:
             raw[section] = value
             continue
-        body = raw.setdefault(section, {})
         if "." in name:
             found.append(problems.unknown_key(key, raw))
-        elif isinstance(body, dict):  # if not, the check of the whole will say so
+        elif isinstance(body := raw.setdefault(section, {}), dict):  # if not, the check of the whole will say so
             body[name] = value
 
 
 def _validate(raw: dict[str, Any]) -> tuple[Config | None, list[str]]:
     """The configuration, or the sentences. With some keys wrong, the rest is still checked with defaults for those."""
     complete = _with_kinds(raw)
-    try:
-        return _parse(complete), []
-    except ValidationError as error:
-        wrong = problems.sentences(error, complete)
-    for key in wrong:
+    wrong: dict[str, str] = {}
+    for _ in range(_PASSES):
+        try:
+            config = _parse(complete)
+        except ValidationError as error:
+            found = problems.sentences(error, complete)
+            wrong |= {key: sentence for key, sentence in found.items() if not _mentions(sentence, wrong)}
+            complete = _with_kinds(_without(complete, found))
+            continue
+        if not wrong:
+            return config, []
+        return None, [*wrong.values(), *(said for said in contradictions(config) if not _mentions(said, wrong))]
+    return None, [*wrong.values()]
+
+
+def _mentions(sentence: str, wrong: Mapping[str, str]) -> bool:
+    """A default that stands in for a wrong key contradicts nothing that the user wrote."""
+    return any(key in sentence for key in wrong)
+
+
+def _without(raw: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    rest = copy.deepcopy(raw)
+    for key in keys:
         section, _, name = key.partition(".")
-        body = complete.get(section)
+        body = rest.get(section)
         if name and isinstance(body, dict) and name in body:
             del body[name]
         else:
-            complete.pop(section, None)
-    try:
-        rest = _parse(_with_kinds(complete))
-        return None, [*wrong.values(), *contradictions(rest)]
-    except ValidationError as error:
-        return None, [*wrong.values(), *problems.sentences(error, complete).values()]
+            rest.pop(section, None)
+    return rest
 
 
 def _parse(raw: dict[str, Any]) -> Config:
@@ -161,8 +195,13 @@ def _parse(raw: dict[str, Any]) -> Config:
 def _with_kinds(raw: dict[str, Any]) -> dict[str, Any]:
     """A section that names no kind has the default one."""
     complete = copy.deepcopy(raw)
-    for section, classes in kinds.sections().items():
-        body = complete.get(section)
-        if "" not in classes and isinstance(body, dict):
-            body.setdefault("kind", Config.model_fields[section].default.kind)
+    for section in kinds.sections():
+        body, kind = complete.get(section), _default_kind(section)
+        if kind is not None and isinstance(body, dict):
+            body.setdefault("kind", kind)
     return complete
+
+
+def _default_kind(section: str) -> str | None:
+    """None if the section has no kinds."""
+    return getattr(Config.model_fields[section].default, "kind", None)

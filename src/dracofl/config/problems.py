@@ -15,11 +15,13 @@ from dracofl.config.schema import Config, Section
 
 def sentences(error: ValidationError, raw: Mapping[str, Any]) -> dict[str, str]:
     """One sentence for each key that is wrong."""
-    found: dict[str, str] = {}
+    found: dict[str, ErrorDetails] = {}
     for details in error.errors():
         key = dotted_key(details, raw)
-        found.setdefault(key, _sentence(key, details, raw))
-    return found
+        # Of "a number or a list" the branch that got further is the one that was meant.
+        if key not in found or len(details["loc"]) > len(found[key]["loc"]):
+            found[key] = details
+    return {key: _sentence(key, details, raw) for key, details in found.items()}
 
 
 def dotted_key(details: ErrorDetails, raw: Mapping[str, Any]) -> str:
@@ -34,11 +36,13 @@ def dotted_key(details: ErrorDetails, raw: Mapping[str, Any]) -> str:
 
 def _sentence(key: str, details: ErrorDetails, raw: Mapping[str, Any]) -> str:
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    if kind == "json_invalid":  # bytes from the shell that are no text; everything else was TOML or Python before
+        return "the configuration holds a text that is not Unicode; rename the file or folder it means"
     if kind == "extra_forbidden":
         return unknown_key(key, raw)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         known = kinds.sections()[key]
-        return _not_one_of(f"{key}.kind", context.get("tag", "none"), list(known))
+        return _not_one_of(f"{key}.kind = {context.get('tag', 'none')!r}", context.get("tag", ""), list(known))
     if kind == "value_error":
         return str(context["error"])
     if kind == "missing":
@@ -46,8 +50,9 @@ def _sentence(key: str, details: ErrorDetails, raw: Mapping[str, Any]) -> str:
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return f"{key} = {value!r}: this is a section; set its keys, as in {_example_key(key)}"
     if kind == "literal_error" and (choices := _choices(key, raw)):
-        return _not_one_of(key, value, choices)
-    return f"{key} = {value!r}: {_requirement(details)}; meaning: {_meaning(key, raw)}"
+        return _not_one_of(f"{key} = {value!r}", value, choices)
+    place = "".join(f"[{part}]" for part in details["loc"] if isinstance(part, int))
+    return f"{key}{place} = {value!r}: {_requirement(details)}; meaning: {_meaning(key, raw)}"
 
 
 def unknown_key(key: str, raw: Mapping[str, Any]) -> str:
@@ -59,18 +64,22 @@ def unknown_key(key: str, raw: Mapping[str, Any]) -> str:
         here = body.get("kind", "") if isinstance(body, Mapping) else ""
         owners = " or ".join(f'"{kind}"' for kind in sorted(known[key]))
         return f'{key} belongs to {section}.kind = {owners}, not to "{here}"' if here else f"{key} belongs to {owners}"
-    last = key.split(".")[-1]
-    by_last_part = {name.split(".")[-1]: name for name in known}
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    close = close or [by_last_part[name] for name in difflib.get_close_matches(last, by_last_part, n=1, cutoff=0.75)]
-    hint = f"did you mean {close[0]}?" if close else "`draco show poker` lists all keys"
+    if isinstance(raw.get(key), Mapping):
+        return _not_one_of(f"section {key}", key, list(kinds.sections()))
+    section, _, name = key.partition(".")
+    beside = {other.split(".")[1]: other for other in known if other.startswith(f"{section}.")}
+    anywhere = {other.split(".")[-1]: other for other in reversed(known)}  # of several with one name, the first
+    for others, cutoff in ((beside, 0.6), (anywhere, 0.75)):
+        if close := difflib.get_close_matches(name or section, others, n=1, cutoff=cutoff):
+            return f"unknown key {key}; did you mean {others[close[0]]}?"
+    hint = f"{section} has {', '.join(beside)}" if beside else "`draco show poker` lists all keys"
     return f"unknown key {key}; {hint}"
 
 
-def _not_one_of(key: str, value: object, choices: list[str]) -> str:
+def _not_one_of(said: str, value: object, choices: list[str]) -> str:
     close = difflib.get_close_matches(str(value), choices, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    return f"{key} = {value!r} is not one of {', '.join(choices)}{hint}"
+    return f"{said} is not one of {', '.join(choices)}{hint}"
 
 
 def _choices(key: str, raw: Mapping[str, Any]) -> list[str]:
@@ -91,6 +100,7 @@ def _requirement(details: ErrorDetails) -> str:
         "int_type": "must be a whole number",
         "float_type": "must be a number, without a unit",
         "string_type": "must be a text",
+        "string_too_short": "must not be empty",
         "tuple_type": "must be a list, as in [75, 75]",
         "finite_number": "must be finite",
     }

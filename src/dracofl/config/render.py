@@ -48,7 +48,7 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)  # TOML's basic strings escape as JSON's do
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes as JSON, and DEL too
     if isinstance(value, tuple):
         return "[" + ", ".join(_value(part) for part in value) + "]"
     return repr(value)

@@ -13,8 +13,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 NONE = "none"
 """How "no value" is written, as TOML has no word for it."""
 
+
+def _none_or_given(value: Any) -> Any:
+    # What has been through Python is no longer JSON to pydantic, and a strict tuple must then be one.
+    if isinstance(value, list):
+        return tuple(map(_none_or_given, value))
+    return None if value == NONE else value
+
+
 T = TypeVar("T")
-Optional = Annotated[T | None, BeforeValidator(lambda value: None if value == NONE else value)]
+Optional = Annotated[T | None, BeforeValidator(_none_or_given)]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 def key(default: Any, meaning: str, unit: str = "", **limits: Any) -> Any:
@@ -64,7 +73,7 @@ class QuadraticTask(Section):
 
 
 class Data(Section):
-    dir: Optional[str] = key(None, "folder of the real data files; none: generate the data")
+    dir: Optional[Text] = key(None, "folder of the real data files; none: generate the data")
     samples_per_user: int = key(1000, "training samples of one user (the mean, if by quantity)", "samples", ge=1)
     partition: Literal["iid", "dirichlet", "shards", "quantity"] = key(
         "iid", "who gets which samples: alike, by label skew, by label shards, or by unequal amounts"
@@ -132,7 +141,7 @@ class DracoMethod(Section):
     )
     own_weight: float = key(1.0, "share of its own update that a user applies to itself; literal is 0", ge=0)
     window_s: float = key(0.0, "superposition window: messages accepted within it are applied together", "s", ge=0)
-    weights: str = key(
+    weights: Text = key(
         "uniform",
         'row of weights: "uniform", "delivered" (literal), or the path of a matrix (.npy, .csv, .txt)',
     )
@@ -221,7 +230,7 @@ class FileTopology(Section):
     """Read from a file: an edge list or a matrix."""
 
     kind: Literal["file"] = "file"
-    path: str = Field(
+    path: Text = Field(
         description="edge list (sender receiver, a line each) or square matrix (.npy, .csv, .txt)",
         json_schema_extra={"unit": ""},
     )

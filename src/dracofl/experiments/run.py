@@ -100,6 +100,7 @@ class _Session:
                 self._finish(folder, None)
             except DivergedError as diverged:
                 self._finish(folder, diverged)
+                diverged.folder = str(folder.path)
                 raise
             finally:
                 self._watcher.ended()

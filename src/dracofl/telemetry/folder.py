@@ -65,7 +65,7 @@ class RunFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Two processes that continue one run would spoil it."""
-        with storage_errors(self.path), open(self.config_file) as held:
+        with open(self.config_file) as held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -122,6 +122,7 @@ def _parquet(table: pa.Table) -> Any:
 
 def _read(path: Path, name: str) -> pa.Table:
     try:
-        return pq.read_table(path).cast(SCHEMAS[name])
+        with open(path, "rb") as file:  # pyarrow would want the name in UTF-8
+            return pq.read_table(file).cast(SCHEMAS[name])
     except (OSError, pa.ArrowInvalid, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from None

@@ -36,7 +36,7 @@ def summarise(tables: dict[str, pa.Table]) -> dict[str, Any]:
             "mean": float(ages.mean()) if len(ages) else None,
             "p95": float(np.percentile(ages, 95)) if len(ages) else None,
         },
-        "evaluations": len(np.unique(metrics["time_s"].to_numpy())),
+        "evaluations": int((metrics["user"].to_numpy() == 0).sum()),
         "accuracy": _spread(last["accuracy"]),
         "f1": _spread(last["f1"]),
         "loss": _spread(last["loss"]),
@@ -58,7 +58,7 @@ def _last_evaluation(metrics: pa.Table) -> dict[str, np.ndarray]:
 
 
 def _spread(values: np.ndarray) -> dict[str, float | None]:
-    if not len(values) or np.isnan(values).any():
+    if not len(values) or not np.isfinite(values).all():
         return dict.fromkeys(("mean", "std", "min", "max"))
     return {
         "mean": float(values.mean()),
@@ -69,4 +69,4 @@ def _spread(values: np.ndarray) -> dict[str, float | None]:
 
 
 def _first(values: np.ndarray) -> float | None:
-    return float(values[0]) if len(values) and not np.isnan(values[0]) else None
+    return float(values[0]) if len(values) and np.isfinite(values[0]) else None
