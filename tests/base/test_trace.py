@@ -189,13 +189,3 @@ def test_a_repeated_row_changes_the_hash() -> None:
     for count in [1, BLOCK, BLOCK + 1]:
         assert digest([*events(count), event(count - 1)], []) != digest(events(count), [])
         assert digest([], [*messages(count), message(count - 1)]) != digest([], messages(count))
-
-
-def test_the_hash_of_a_trace_stays_what_it_is() -> None:
-    """The format of the hash is a promise to runs already made: change it knowingly."""
-    assert digest([], []) == EMPTY
-    assert digest(events(BLOCK + 10), messages(BLOCK + 20)) == LONG
-
-
-EMPTY = "?"
-LONG = "?"

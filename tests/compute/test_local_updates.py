@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -39,7 +40,7 @@ def make_problem(data: Classification, model: Mlp, l2: float = 0.0) -> tuple[Cla
 def numpy_sgd(flat: np.ndarray, sizes: tuple[int, ...], x: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
     """One step by hand: forward, softmax cross-entropy, backward, in float64."""
     layers, start = [], 0
-    for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+    for inputs, outputs in itertools.pairwise(sizes):
         weights = flat[start : start + inputs * outputs].reshape(inputs, outputs)
         start += inputs * outputs
         layers.append((weights, flat[start : start + outputs]))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dracofl.protocol.hubs import pick_hub
+from dracofl.protocol.hubs import HubPolicy, pick_hub
 
 PERIODS = 6000
 
@@ -22,9 +24,11 @@ def is_fair(picks: list[int], candidates: list[int]) -> bool:
     return bool(stats.chisquare([picks.count(user) for user in candidates]).pvalue > 1e-3)
 
 
-@given(st.sampled_from(["random", "round-robin", "best-heard"]), any_seed, any_period, any_counts)
+@given(st.sampled_from(get_args(HubPolicy)), any_seed, any_period, any_counts)
 @settings(deadline=None)
-def test_the_hub_is_a_user_and_always_the_same_one(policy, seed, period, accepted) -> None:
+def test_the_hub_is_a_user_and_always_the_same_one(
+    policy: HubPolicy, seed: int, period: int, accepted: list[int]
+) -> None:
     hub = pick_hub(policy, seed, period, accepted)
     assert type(hub) is int
     assert 0 <= hub < len(accepted)
@@ -48,7 +52,7 @@ def test_round_robin_asks_neither_chance_nor_counts(seed: int, period: int, acce
 # Random
 
 
-@pytest.mark.parametrize("users", [1, 2, 7, 25])
+@pytest.mark.parametrize("users", [2, 7, 25])
 @pytest.mark.parametrize("seed", [0, 1, 99])
 def test_a_random_hub_is_any_user_with_equal_chance(users: int, seed: int) -> None:
     picks = [pick_hub("random", seed, period, [0] * users) for period in range(1, PERIODS + 1)]
@@ -68,7 +72,7 @@ def test_a_random_hub_does_not_depend_on_counts(seed: int, period: int, accepted
 
 
 @pytest.mark.parametrize("policy", ["random", "best-heard"])
-def test_another_seed_picks_other_hubs(policy) -> None:
+def test_another_seed_picks_other_hubs(policy: HubPolicy) -> None:
     one, other = ([pick_hub(policy, seed, period, [0] * 25) for period in range(1, 101)] for seed in (1, 2))
     assert sum(a == b for a, b in zip(one, other, strict=True)) < 20
 

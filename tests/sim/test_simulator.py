@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from timelines import Timeline, configurations, play
 
 from dracofl.config.load import load_config

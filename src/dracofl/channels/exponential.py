@@ -42,7 +42,7 @@ class ExponentialMedium:
     ) -> Transmission:
         channel, purpose = self._channel, f"delay-{content}"
         deliveries = []
-        airtime_s = 0.0
+        airtime_s = -1.0
         for receiver in receivers:
             rate = channel.rate if channel.rates is None else channel.rates[sender][receiver]
             delay_s = rng.exponential(rng.stream(self._seed, purpose, sender, receiver), index) / rate
@@ -51,6 +51,6 @@ class ExponentialMedium:
             else:
                 deliveries.append(Delivery(delay_s))
                 airtime_s = max(airtime_s, delay_s)
-        if airtime_s == 0.0 and channel.deadline_s is not None:
-            airtime_s = channel.deadline_s
+        if airtime_s < 0.0:  # nobody has it
+            airtime_s = channel.deadline_s or 0.0
         return Transmission(airtime_s, deliveries)

@@ -78,7 +78,7 @@ class WirelessMedium:
         self._bandwidth_hz = channel.bandwidth_hz / (len(positions) if channel.bandwidth == "shared" else 1)
         self._noise_w = dbm_to_watt(channel.noise_dbm_per_hz) * self._bandwidth_hz
         self._nearby = self._find_nearby(positions)
-        self._update_links: dict[int, tuple[_Link, ...]] = {}
+        self._update_links: dict[int, tuple[tuple[int, ...], tuple[_Link, ...]]] = {}
 
     def transmit(
         self,
@@ -119,11 +119,13 @@ class WirelessMedium:
 
     def _links(self, content: str, sender: int, receivers: tuple[int, ...]) -> tuple[_Link, ...]:
         """Positions are fixed, so the links of a user's updates are kept; a hub's, to everybody, are not."""
-        if content != "update":
-            return tuple(self._link(content, sender, receiver) for receiver in receivers)
-        if sender not in self._update_links:
-            self._update_links[sender] = tuple(self._link(content, sender, receiver) for receiver in receivers)
-        return self._update_links[sender]
+        kept = self._update_links.get(sender)
+        if content == "update" and kept is not None and kept[0] == receivers:
+            return kept[1]
+        links = tuple(self._link(content, sender, receiver) for receiver in receivers)
+        if content == "update":
+            self._update_links[sender] = receivers, links
+        return links
 
     def _link(self, content: str, sender: int, receiver: int) -> _Link:
         fading = rng.stream(self._seed, f"fading-{content}", sender, receiver)

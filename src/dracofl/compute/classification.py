@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +33,7 @@ class ClassificationProblem:
         evaluation_samples: int | None,
         seed: int,
     ) -> None:
-        self._data, self._model, self._batches = data, model, batches
+        self._data, self._model, self.batches = data, model, batches
         self._step, self._l2 = step, l2
         self.local_steps = local_steps
         self._batch = batch
@@ -54,7 +55,7 @@ class ClassificationProblem:
             self._confusion(flat, *self._test(final))[1].block_until_ready()
 
     def local_update(self, model: np.ndarray, user: int, number: int) -> jax.Array:
-        delta: jax.Array = self._delta(model, *self._pool, self._batches.rows(user, number))
+        delta: jax.Array = self._compiled_delta(model, *self.pool, self.batches.rows(user, number))
         return delta
 
     def evaluate(self, models: np.ndarray, final: bool) -> list[Scores]:
@@ -66,7 +67,7 @@ class ClassificationProblem:
         return len(self._data.test) if final else self._periodic_samples
 
     @functools.cached_property
-    def _pool(self) -> tuple[jax.Array, jax.Array]:
+    def pool(self) -> tuple[jax.Array, jax.Array]:
         return jnp.asarray(self._data.train.inputs), jnp.asarray(self._data.train.labels)
 
     @functools.cached_property
@@ -82,7 +83,12 @@ class ClassificationProblem:
         return self._whole_test if final else self._periodic_test
 
     @functools.cached_property
-    def _delta(self) -> jax.stages.Wrapped:
+    def _compiled_delta(self) -> jax.stages.Wrapped:
+        return jax.jit(self.delta, compiler_options=COMPILER_OPTIONS)
+
+    @functools.cached_property
+    def delta(self) -> Callable[..., jax.Array]:
+        """(model, pool's inputs, pool's labels, rows) -> update: pure, to be compiled alone or inside a loop."""
         model, encode, step, l2 = self._model, self._data.encode, self._step, self._l2
 
         def objective(parameters: Parameters, inputs: jax.Array, labels: jax.Array) -> jax.Array:
@@ -100,7 +106,7 @@ class ClassificationProblem:
             parameters, _ = jax.lax.scan(sgd, model.unflatten(flat), rows)
             return model.flatten(parameters) - flat
 
-        return jax.jit(delta, compiler_options=COMPILER_OPTIONS)
+        return delta
 
     @functools.cached_property
     def _confusion(self) -> jax.stages.Wrapped:

@@ -30,14 +30,19 @@ def weight_rows(rule: str, graph: Graph) -> Rows:
 def _read_matrix(path: Path) -> npt.NDArray[np.float64]:
     try:
         if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+            loaded = np.load(path, allow_pickle=False)
+            if loaded.dtype.kind not in "biuf":
+                raise ValueError(f"its entries are of type {loaded.dtype}")
+            return np.asarray(loaded, dtype=np.float64)
         text = path.read_text()
+        if not text.strip():
+            raise ValueError("it is empty")
         return np.loadtxt(text.splitlines(), delimiter="," if "," in text else None, ndmin=2)
     except OSError as error:
         raise DataError(
             f'method.weights = "{path}": {error.strerror or error}; give "uniform", "delivered" or a readable file'
         ) from None
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, EOFError) as error:
         raise DataError(f'method.weights = "{path}" is not a matrix of numbers: {error}') from None
 
 
@@ -58,8 +63,8 @@ def _rows_of_matrix(matrix: npt.NDArray[np.float64], graph: Graph, rule: str) ->
             )
         if not np.isfinite(row).all() or (row < 0).any():
             problems.append(f'method.weights = "{rule}": row {sender} has an entry that is negative or not a number')
-        elif abs(row.sum() - 1.0) > _ROW_TOLERANCE:
-            problems.append(f'method.weights = "{rule}": row {sender} sums to {row.sum():.6g}; every row must sum to 1')
+        elif graph.successors[sender] and abs(row.sum() - 1.0) > _ROW_TOLERANCE:
+            problems.append(f'method.weights = "{rule}": row {sender} sums to {row.sum():.9g}; every row must sum to 1')
     if problems:
         raise ConfigError(problems)
     return [tuple(matrix[sender, list(receivers)].tolist()) for sender, receivers in enumerate(graph.successors)]
