@@ -75,6 +75,8 @@ def run(
     except DracoError as error:
         if debug:
             traceback.print_exc()
+        if json and isinstance(error, DivergedError) and error.folder:
+            sys.stdout.write((Path(error.folder) / "summary.json").read_text())
         _fail(error)
     except KeyboardInterrupt:  # before there was a run to save, or for the second time
         typer.echo("stopped at once; what was saved before is intact", err=True)

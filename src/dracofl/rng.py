@@ -10,6 +10,7 @@ Bulk draws of the data plane (shuffles, synthetic samples) use NumPy's Philox, k
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -28,11 +29,17 @@ def _mix(z: int) -> int:
 
 def stream(seed: int, purpose: str, *who: int) -> int:
     """The key of a stream. `who` is a user, or the two ends of a link, or whatever the purpose is about."""
-    key = _mix((seed * _GOLDEN + len(who) + 1) & _MASK)
-    for byte in purpose.encode():
-        key = _mix((key ^ byte) + _GOLDEN & _MASK)
+    key = _purpose(seed, purpose, len(who))
     for part in who:
         key = _mix((key ^ (part & _MASK)) + _GOLDEN & _MASK)
+    return key
+
+
+@functools.lru_cache(maxsize=1024)  # purposes are few, and their names are long to mix
+def _purpose(seed: int, purpose: str, parties: int) -> int:
+    key = _mix((seed * _GOLDEN + parties + 1) & _MASK)
+    for byte in purpose.encode():
+        key = _mix((key ^ byte) + _GOLDEN & _MASK)
     return key
 
 
@@ -59,7 +66,7 @@ def exponential(key: int, index: int) -> float:
 
 def uniforms(seed: int, purpose: str, who: int, others: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
     """Draw 0 of the streams (seed, purpose, who, other) for many others at once, bit for bit as `uniform`."""
-    prefix = np.uint64(_prefix(seed, purpose, who))
+    prefix = np.uint64(_mix((_purpose(seed, purpose, 2) ^ (who & _MASK)) + _GOLDEN & _MASK))
     with np.errstate(over="ignore"):
         key = _mix_array((prefix ^ others.astype(np.uint64)) + np.uint64(_GOLDEN))
         return (_mix_array(key + np.uint64(_GOLDEN)) >> np.uint64(11)).astype(np.float64) * _TO_UNIT
@@ -71,14 +78,6 @@ def generator(seed: int, purpose: str, *who: int) -> np.random.Generator:
     # As uint64: NumPy would round a list that mixes small and large integers to floats.
     key = np.array([first, _mix(first ^ _GOLDEN)], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key))
-
-
-def _prefix(seed: int, purpose: str, who: int) -> int:
-    """The state of `stream(seed, purpose, who, other)` just before `other` is mixed in."""
-    key = _mix((seed * _GOLDEN + 3) & _MASK)
-    for byte in purpose.encode():
-        key = _mix((key ^ byte) + _GOLDEN & _MASK)
-    return _mix((key ^ (who & _MASK)) + _GOLDEN & _MASK)
 
 
 def _mix_array(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -77,7 +77,7 @@ def show_results(run: Run) -> None:
     """The table a person reads, on standard output."""
     summary = run.summary
     table = Table(
-        title=f"{summary['method']} on {summary['task']}: {summary['users']} users, {summary['duration_s']:g} s",
+        title=f"{summary['method']} on {summary['task']}: {summary['users']} users, {_until(summary)}",
         show_header=False,
         title_justify="left",
     )
@@ -89,6 +89,12 @@ def show_results(run: Run) -> None:
     console.print(table)
     console.print(f"picture     {run.folder / 'curves.png'}", markup=False)
     console.print(f"run folder  {run.folder}", markup=False)
+
+
+def _until(summary: dict[str, Any]) -> str:
+    if summary["diverged"] is not None:
+        return f"diverged at {summary['diverged']['time_s']:.1f} s"
+    return f"{summary['duration_s']:g} s"
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -115,7 +121,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"  {fate.replace('_', ' ')}", _share(messages, fate)) for fate in _FATES),
         (
             "sent over the air",
-            f"{summary['bytes_sent'] / 1e6:,.1f} MB in {summary['airtime_s']:,.1f} s of airtime",
+            f"{summary['bytes_sent'] / 1e6:,.4g} MB in {summary['airtime_s']:,.4g} s of airtime",
         ),
     ]
     if age["mean"] is not None:

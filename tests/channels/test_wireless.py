@@ -17,7 +17,6 @@ import pytest
 from pydantic import TypeAdapter
 
 from dracofl import rng
-from dracofl.channels.interface import LATE
 from dracofl.channels.wireless import Wireless, WirelessMedium, WirelessState, dbm_to_watt
 from dracofl.config.schema import WirelessChannel
 from dracofl.types import Fate
@@ -301,7 +300,7 @@ def test_a_receiver_past_the_deadline_keeps_nobody_on_the_air() -> None:
 
 def test_a_transmission_that_reaches_nobody_is_on_the_air_for_the_whole_deadline() -> None:
     medium = on_the_air(deadline_s=1e-6)
-    assert medium.transmit("update", 2, 0, (1, 3), BYTES, 5.0) == (1e-6, [LATE, LATE])
+    assert medium.transmit("update", 2, 0, (1, 3), BYTES, 5.0) == (1e-6, [(1e-6, Fate.LATE, "")] * 2)
     assert medium.state.on_air_until_s == {2: 5.0 + 1e-6}
 
 
@@ -344,12 +343,14 @@ def test_a_message_is_late_exactly_when_it_would_take_the_deadline_or_longer() -
         ]:
             medium = radio(deadline_s=deadline_s).open(SEED, standing(SENDER, RECEIVER))
             sent = medium.transmit("update", 0, index, (1,), BYTES, 0.0)
-            assert sent == ((takes_s, [(takes_s, None, "")]) if arrives else (deadline_s, [LATE]))
+            assert sent == (
+                (takes_s, [(takes_s, None, "")]) if arrives else (deadline_s, [(deadline_s, Fate.LATE, "")])
+            )
 
 
 def test_late_is_a_fate_without_a_reason() -> None:
     medium = radio(deadline_s=1e-9).open(SEED, standing(SENDER, RECEIVER))
-    assert medium.transmit("update", 0, 0, (1,), BYTES, 0.0).deliveries == [(math.inf, Fate.LATE, "")]
+    assert medium.transmit("update", 0, 0, (1,), BYTES, 0.0).deliveries == [(1e-9, Fate.LATE, "")]
 
 
 def test_a_signal_of_exactly_nothing_never_arrives() -> None:
@@ -359,7 +360,7 @@ def test_a_signal_of_exactly_nothing_never_arrives() -> None:
     index = (-key * pow(golden_ratio, -1, 2**64) - 1) % 2**64
     assert rng.exponential(key, index) == 0.0
     medium = radio().open(SEED, standing(SENDER, RECEIVER))
-    assert medium.transmit("update", 0, index, (1,), BYTES, 0.0) == (EVER_S, [LATE])
+    assert medium.transmit("update", 0, index, (1,), BYTES, 0.0) == (EVER_S, [(EVER_S, Fate.LATE, "")])
 
 
 # Whose luck

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dracofl import rng
-from dracofl.channels.interface import LATE, Delivery, Stateless, Transmission
+from dracofl.channels.interface import Delivery, Stateless, Transmission
 from dracofl.errors import ConfigError
 from dracofl.field import Positions
+from dracofl.types import Fate
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class ExponentialMedium:
             rate = channel.rate if channel.rates is None else channel.rates[sender][receiver]
             delay_s = rng.exponential(rng.stream(self._seed, purpose, sender, receiver), index) / rate
             if channel.deadline_s is not None and delay_s >= channel.deadline_s:
-                deliveries.append(LATE)
+                deliveries.append(Delivery(channel.deadline_s, Fate.LATE))
             else:
                 deliveries.append(Delivery(delay_s))
                 airtime_s = max(airtime_s, delay_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -10,14 +9,14 @@ from dracofl.types import Fate
 
 
 class Delivery(NamedTuple):
-    """What becomes of a transmission at one receiver: it arrives after `delay_s`, or meets its fate on the way."""
+    """What becomes of a transmission at one receiver: it arrives after `delay_s`, or meets its fate on the way.
+
+    Then `delay_s` is how long the sender waits until it knows.
+    """
 
     delay_s: float
     fate: Fate | None = None
     reason: str = ""
-
-
-LATE = Delivery(math.inf, Fate.LATE)
 
 
 class Transmission(NamedTuple):

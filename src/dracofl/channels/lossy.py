@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from dracofl import rng
 from dracofl.channels.interface import Delivery, Stateless, Transmission
 from dracofl.field import Positions
 from dracofl.types import Fate
-
-_LOST = Delivery(math.inf, Fate.LOST, "random loss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +25,7 @@ class LossyMedium:
     def __init__(self, channel: Lossy, seed: int) -> None:
         self.state = Stateless()
         self._arrives = Delivery(channel.delay_s)
+        self._lost = Delivery(channel.delay_s, Fate.LOST, "random loss")
         self._channel = channel
         self._seed = seed
 
@@ -42,7 +40,9 @@ class LossyMedium:
     ) -> Transmission:
         purpose, loss = f"loss-{content}", self._channel.loss
         deliveries = [
-            _LOST if rng.uniform(rng.stream(self._seed, purpose, sender, receiver), index) < loss else self._arrives
+            self._lost
+            if rng.uniform(rng.stream(self._seed, purpose, sender, receiver), index) < loss
+            else self._arrives
             for receiver in receivers
         ]
         return Transmission(self._channel.delay_s, deliveries)

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from dracofl import rng
-from dracofl.channels.interface import LATE, Delivery, Transmission
+from dracofl.channels.interface import Delivery, Transmission
 from dracofl.field import Positions
+from dracofl.types import Fate
 
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 MINIMUM_DISTANCE_M = 1.0
@@ -91,6 +92,7 @@ class WirelessMedium:
     ) -> Transmission:
         deadline_s = self._channel.deadline_s
         seconds_times_log1p = 8.0 * payload_bytes * math.log(2.0) / self._bandwidth_hz
+        late = Delivery(deadline_s, Fate.LATE)
         deliveries = []
         airtime_s = -1.0
         for link in self._links(content, sender, receivers):
@@ -106,7 +108,7 @@ class WirelessMedium:
                 deliveries.append(Delivery(delay_s))
                 airtime_s = max(airtime_s, delay_s)
             else:
-                deliveries.append(LATE)
+                deliveries.append(late)
         if airtime_s < 0.0:
             airtime_s = deadline_s
         if self._channel.interference == "concurrent":

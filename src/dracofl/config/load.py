@@ -133,14 +133,15 @@ def _parse_override(text: str, found: list[str]) -> tuple[str, Any] | None:
 
 def _apply(changes: list[tuple[str, Any]], raw: dict[str, Any], found: list[str]) -> None:
     sections = kinds.sections()
-    # Another kind has other keys: those of the old one go, and only what is said here is added.
+    # Another kind has other keys: those of the old one go, but for those that all kinds share.
     for key, value in changes:
         section, _, name = key.partition(".")
         body = raw.get(section, {})
         if name == "kind" and section in sections and isinstance(body, dict):
             before = body.get("kind", _default_kind(section))
             if before is not None and before != value:
-                raw[section] = {}
+                shared = set.intersection(*(set(member.model_fields) for member in sections[section].values()))
+                raw[section] = {name: kept for name, kept in body.items() if name in shared}
     for key, value in changes:
         section, _, name = key.partition(".")
         if not name:

@@ -164,13 +164,13 @@ class DracoMethod(Section):
 
 
 class CycleTopology(Section):
-    """A ring; each user sends to both neighbours."""
+    """A ring: every user exchanges with the one before it and the one after it."""
 
     kind: Literal["cycle"] = "cycle"
 
 
 class DirectedCycleTopology(Section):
-    """A one-way ring; each user sends to the next."""
+    """A one-way ring: every user sends only to the one after it."""
 
     kind: Literal["directed-cycle"] = "directed-cycle"
 
@@ -182,52 +182,52 @@ class CompleteTopology(Section):
 
 
 class StarTopology(Section):
-    """User 0 in the middle, linked both ways with all others."""
+    """User 0 is the centre: it exchanges with all the others, and they only with it."""
 
     kind: Literal["star"] = "star"
 
 
 class GridTopology(Section):
-    """A rectangle as square as the number of users allows; up to four neighbours."""
+    """A grid, as square as can be: every user exchanges with those left, right, above and below."""
 
     kind: Literal["grid"] = "grid"
 
 
 class TorusTopology(Section):
-    """A grid whose opposite sides are joined."""
+    """A grid whose opposite sides touch, so that nobody stands at an edge."""
 
     kind: Literal["torus"] = "torus"
 
 
 class ExponentialTopology(Section):
-    """User i sends to i + 1, i + 2, i + 4, i + 8, ... around a ring."""
+    """Every user sends to those 1, 2, 4, 8, ... places after it on a ring: about log2 of the users each."""
 
     kind: Literal["exponential"] = "exponential"
 
 
 class KOutTopology(Section):
-    """Each user sends to k others drawn at random."""
+    """Every user sends to k others picked at random; a user nobody picked hears its nearest."""
 
     kind: Literal["k-out"] = "k-out"
     k: int = key(3, "out-neighbours of each user", "users", ge=1)
 
 
 class ErdosRenyiTopology(Section):
-    """Each ordered pair is linked with the same probability (directed)."""
+    """Every one-way link exists with the same probability; an isolated user is joined to its nearest."""
 
     kind: Literal["erdos-renyi"] = "erdos-renyi"
     probability: float = key(0.2, "of each directed link", ge=0, le=1)
 
 
 class GeometricTopology(Section):
-    """Users closer than the radio range are linked both ways."""
+    """Users closer than range_m metres exchange; one with nobody in range is joined to its nearest."""
 
     kind: Literal["geometric"] = "geometric"
     range_m: float = key(250.0, "radio range", "m", gt=0)
 
 
 class FileTopology(Section):
-    """Read from a file: an edge list or a matrix."""
+    """The links written in a file: lines 'sender receiver', or a square matrix as text or .npy."""
 
     kind: Literal["file"] = "file"
     path: Text = Field(

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -26,6 +27,18 @@ from dracofl.telemetry.storage import write_atomically
 from dracofl.trace import TraceState
 
 FORMAT = 1
+# Of a damaged file zipfile may also say that it needs a password or an unknown compression: RuntimeErrors.
+_SIGNS_OF_DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    ValidationError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +83,11 @@ def load(
     folder: RunFolder, config_toml: str, simulator: Simulator
 ) -> tuple[Progress, dict[int, np.ndarray], list[str]]:
     """Put the simulator where it was; returns the rest, and doubts worth telling."""
+    if not zipfile.is_zipfile(folder.state_file):
+        raise RunFolderError(_damaged(folder, "it is not a checkpoint, or half of one"))
     try:
-        with np.load(folder.state_file, allow_pickle=False) as arrays:
+        # Opened here, as NumPy leaves the file open when it finds it damaged.
+        with open(folder.state_file, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(arrays["header"].tobytes())
             _check_header(folder, header, config_toml)
             control = json.loads(arrays["control"].tobytes())
@@ -81,8 +97,8 @@ def load(
         simulator.network.restore(_restore(type(simulator.network.state), control["network"]))
         simulator.medium.state = _restore(type(simulator.medium.state), control["medium"])
         progress = Progress(**header["progress"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, ValidationError) as error:
-        raise RunFolderError(f"{folder.state_file} is damaged: {error}") from None
+    except _SIGNS_OF_DAMAGE as error:
+        raise RunFolderError(_damaged(folder, str(error))) from None
     doubts = []
     if header["jax"] != jax.__version__:
         doubts.append(
@@ -90,6 +106,10 @@ def load(
             "its last bits may differ from an uninterrupted run's"
         )
     return progress, dict(zip(names, vectors, strict=True)), doubts
+
+
+def _damaged(folder: RunFolder, why: str) -> str:
+    return f"{folder.state_file} is damaged: {why}; start again with draco run {folder.config_file} --out NEW_FOLDER"
 
 
 def _check_header(folder: RunFolder, header: dict[str, Any], config_toml: str) -> None:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from dracofl.telemetry.run import Run
 from dracofl.telemetry.storage import write_atomically
 
 _TITLES = {"accuracy": "test accuracy", "f1": "macro F1", "loss": "test loss"}
 
 
-def draw_curves(run: Run, path: Path) -> None:
+def draw_curves(metrics: pa.Table, summary: dict[str, Any], path: Path) -> None:
     """Mean over users with the band from the worst to the best; dashed, the mean model that nobody has."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    has_classes = len(run.metrics["accuracy"]) > 0 and not np.isnan(run.metrics["accuracy"]).any()
-    metrics = ["accuracy", "f1"] if has_classes else ["loss"]
-    figure = Figure(figsize=(5.0 * len(metrics), 3.6), layout="constrained")
+    columns = {name: metrics[name].to_numpy().reshape(-1, summary["users"]) for name in metrics.column_names}
+    has_classes = columns["accuracy"].size > 0 and not np.isnan(columns["accuracy"]).any()
+    names = ["accuracy", "f1"] if has_classes else ["loss"]
+    figure = Figure(figsize=(5.0 * len(names), 3.6), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
-        times_s, values = run.curve(metric)
-        _, mean_model = run.curve(f"mean_model_{metric}")
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        times_s, values, mean_model = columns["time_s"][:, 0], columns[name], columns[f"mean_model_{name}"]
         axes.fill_between(
             times_s,
             values.min(axis=1),
@@ -35,10 +36,9 @@ def draw_curves(run: Run, path: Path) -> None:
         axes.plot(times_s, values.mean(axis=1), label="mean over users")
         axes.plot(times_s, mean_model[:, 0], linestyle="--", linewidth=1, color="black", label="mean model")
         axes.set_xlabel("simulated time [s]")
-        axes.set_ylabel(_TITLES[metric])
+        axes.set_ylabel(_TITLES[name])
         axes.grid(alpha=0.3)
     figure.axes[0].legend(loc="best", fontsize="small")
-    summary = run.summary
     figure.suptitle(
         f"{summary['method']} on {summary['task']}: {summary['users']} users, {summary['topology']} graph, "
         f"{summary['channel']} channel, seed {summary['seed']}",

@@ -6,7 +6,7 @@ Between two stretches of tape both planes are at the same point; that is where a
 from __future__ import annotations
 
 import datetime
-import tempfile
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,8 +64,9 @@ def continue_run(path: str | Path, watcher: Watcher | None = None) -> Run:
 
 def _new_path(name: str, seed: int) -> Path:
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = Path("runs") / f"{name}-seed{seed}-{stamp}"
-    return Path(tempfile.mkdtemp(prefix=f"{path.name}-", dir="runs")) if path.exists() else path
+    base = Path("runs") / f"{name}-seed{seed}-{stamp}"
+    others = (base.with_name(f"{base.name}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([base], others) if not path.exists())
 
 
 class _Session:
@@ -161,7 +162,7 @@ class _Session:
 
     def _resume(self, folder: RunFolder) -> None:
         progress, vectors, found = checkpoint.load(folder, self.config_toml, self._simulator)
-        if set(vectors) < set(range(self.config.users)):
+        if not set(vectors) >= set(range(self.config.users)):
             raise RunFolderError(f"{folder.state_file} is damaged: it does not hold every user's model")
         self._executor.vectors = {name: vector.copy() for name, vector in vectors.items()}
         self._progress = progress
@@ -172,7 +173,7 @@ class _Session:
         return self._progress.wall_s + time.perf_counter() - self._began
 
     def _finish(self, folder: RunFolder, diverged: DivergedError | None) -> None:
-        if diverged is not None:
+        if diverged is not None and not self._simulator.state.done:  # at its end they are on the tape already
             self._recorder.add("messages", self._simulator.pending())
         saved, recent = folder.read_parts(self._progress.parts), self._recorder.take()
         tables = {name: concatenate(name, [saved[name], recent[name]]) for name in saved}
@@ -181,8 +182,9 @@ class _Session:
         else:
             tables = cut_at(tables, diverged.time_s)
         folder.write_tables(tables)
-        folder.write_summary(self._summary(tables, diverged))
-        draw_curves(Run(folder.path), folder.picture_file)
+        summary = self._summary(tables, diverged)
+        draw_curves(tables["metrics"], summary, folder.picture_file)
+        folder.write_summary(summary)
 
     def _summary(self, tables: dict[str, pa.Table], diverged: DivergedError | None) -> dict[str, Any]:
         config, found = self.config, summarise(tables)

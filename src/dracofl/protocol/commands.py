@@ -22,6 +22,7 @@ class Happening(IntEnum):
     UPDATE_ARRIVED = 3
     MODEL_ARRIVED = 4
     PERIOD_ENDED = 5
+    MESSAGE_FAILED = 6  # told to its sender, when it can know; only of messages whose sender asked
 
 
 class SetTimer(NamedTuple):
@@ -42,7 +43,8 @@ class RecordFinish(NamedTuple):
 class SendUpdate(NamedTuple):
     """Broadcast a vector to these receivers, who will weigh it so. The vector's reference goes with the command.
 
-    `weights` None asks for the rule "delivered": equal shares over the receivers that it will reach.
+    `weights` None asks for the rule "delivered": equal shares over the receivers that it will reach. `reports` asks to
+    be told of each receiver that it does not reach. `reliable` goes around the air: at once and without fail.
     """
 
     sender: int
@@ -53,6 +55,8 @@ class SendUpdate(NamedTuple):
     payload_bytes: int
     receivers: tuple[int, ...]
     weights: tuple[float, ...] | None
+    reports: bool = False
+    reliable: bool = False
 
 
 class SendModel(NamedTuple):
@@ -71,6 +75,7 @@ class Settle(NamedTuple):
 
     message: Message
     fate: Fate
+    reason: str = ""
 
 
 Command: TypeAlias = Operation | SetTimer | RecordFinish | SendUpdate | SendModel | Settle

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dracofl.channels.interface import Medium
+from dracofl.channels.interface import Delivery, Medium
 from dracofl.methods.interface import Network
 from dracofl.protocol.commands import (
     Command,
@@ -35,6 +35,11 @@ from dracofl.types import Fate
 _STRETCH_TRAININGS = 64
 _STRETCH_OPERATIONS = 4096
 _UNIFICATION_PRIORITY, _PRIORITY = 1, 2
+_AT_ONCE = Delivery(0.0)
+_ARRIVALS = {
+    Happening.UPDATE_ARRIVED: EventKind.RECEIVED,
+    Happening.MODEL_ARRIVED: EventKind.MODEL_RECEIVED,
+}
 
 
 class Scheduled(NamedTuple):
@@ -113,9 +118,8 @@ class Simulator:
         if self.network.unifies(happening):
             # An evaluation that falls on a unification is taken just before it.
             self._evaluate_by_events(self.state.events + 1)
-        if message is not None:
-            arrived = EventKind.RECEIVED if happening == Happening.UPDATE_ARRIVED else EventKind.MODEL_RECEIVED
-            self._record(EventRow(now_s, arrived, user, message.sender, message.number, 0, 0.0))
+        if message is not None and happening in _ARRIVALS:
+            self._record(EventRow(now_s, _ARRIVALS[happening], user, message.sender, message.number, 0, 0.0))
         self._carry_out(self.network.handle(happening, user, message, now_s), now_s)
         self._evaluate_by_events(self.state.events)
 
@@ -125,7 +129,7 @@ class Simulator:
             if isinstance(command, SetTimer):
                 self._schedule(command.at_s, command.happening, command.user, None)
             elif isinstance(command, Settle):
-                self._settle(command.message, command.fate, now_s)
+                self._settle(command.message, command.fate, now_s, command.reason)
             elif isinstance(command, SendUpdate):
                 self._send_update(command, now_s)
             elif isinstance(command, RecordFinish):
@@ -146,9 +150,11 @@ class Simulator:
         state.serial += 1
 
     def _send_update(self, send: SendUpdate, now_s: float) -> None:
-        airtime_s, deliveries = self.medium.transmit(
-            "update", send.sender, send.number, send.receivers, send.payload_bytes, now_s
-        )
+        airtime_s, deliveries = 0.0, [_AT_ONCE] * len(send.receivers)
+        if not send.reliable:
+            airtime_s, deliveries = self.medium.transmit(
+                "update", send.sender, send.number, send.receivers, send.payload_bytes, now_s
+            )
         self._record(EventRow(now_s, EventKind.SENT, send.sender, -1, send.number, send.payload_bytes, airtime_s))
         reached = sum(delivery.fate is None for delivery in deliveries)
         weights = send.weights
@@ -171,6 +177,8 @@ class Simulator:
                 self._schedule(message.arrived_s, Happening.UPDATE_ARRIVED, receiver, message)
             else:
                 self._settle(message._replace(arrived_s=math.nan), delivery.fate, now_s, delivery.reason)
+                if send.reports:
+                    self._schedule(message.arrived_s, Happening.MESSAGE_FAILED, send.sender, message)
         self._hand_over(send.vector, reached)
 
     def _send_model(self, send: SendModel, now_s: float) -> None:

@@ -104,6 +104,8 @@ class RunFolder:
     def read_summary(self) -> dict[str, Any]:
         try:
             summary: dict[str, Any] = json.loads(self.summary_file.read_text())
+            if not isinstance(summary, dict) or "status" not in summary:
+                raise ValueError("it is not the summary of a run")
             return summary
         except FileNotFoundError:
             raise RunFolderError(
@@ -124,5 +126,5 @@ def _read(path: Path, name: str) -> pa.Table:
     try:
         with open(path, "rb") as file:  # pyarrow would want the name in UTF-8
             return pq.read_table(file).cast(SCHEMAS[name])
-    except (OSError, pa.ArrowInvalid, ValueError) as error:
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from None

@@ -45,7 +45,7 @@ class Run:
         try:
             models: np.ndarray = np.load(self._files.models_file, allow_pickle=False)
             return models
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise RunFolderError(f"{self._files.models_file} cannot be read: {error}") from None
 
     @functools.cached_property
