@@ -12,7 +12,7 @@ from dracofl.build import build_simulator, build_world
 from dracofl.config.load import load_config
 from dracofl.config.schema import Config
 from dracofl.sim.simulator import Simulator
-from dracofl.tape import Combine, Copy, Evaluate, Free, Operation, Train
+from dracofl.tape import Combine, Compress, Copy, Evaluate, Free, Operation, Train
 from dracofl.trace import EventRow, MessageRow
 
 MODEL_LENGTH = 10
@@ -66,7 +66,7 @@ def contents(timeline: Timeline) -> Contents:
                     others = [vector for vector, _ in operation.terms if vector != operation.destination]
                     found.applied[operation.destination] += [Counter(found.vectors[vector]) for vector in others]
                 found.vectors[operation.destination] = total
-            case Copy():
+            case Copy() | Compress():
                 found.vectors[operation.destination] = Counter(found.vectors[operation.source])
             case Free():
                 del found.vectors[operation.vector]

@@ -16,8 +16,14 @@ from dracofl.channels.lossy import Lossy
 from dracofl.channels.wireless import Wireless
 from dracofl.config.schema import Config, Section
 from dracofl.errors import ConfigError
+from dracofl.methods.async_push import AsyncPush
+from dracofl.methods.async_symm import AsyncSymm
 from dracofl.methods.draco import Draco
+from dracofl.methods.fedavg import FedAvg
 from dracofl.methods.interface import Setting
+from dracofl.methods.local import Local
+from dracofl.methods.sync_push import SyncPush
+from dracofl.methods.sync_symm import SyncSymm
 from dracofl.sim.simulator import Simulator
 from dracofl.topologies.complete import Complete
 from dracofl.topologies.connectivity import is_strongly_connected
@@ -34,7 +40,15 @@ from dracofl.types import Graph
 if TYPE_CHECKING:
     from dracofl.compute.problem import Problem
 
-METHODS: dict[str, Any] = {"draco": Draco}
+METHODS: dict[str, Any] = {
+    "draco": Draco,
+    "sync-symm": SyncSymm,
+    "sync-push": SyncPush,
+    "async-symm": AsyncSymm,
+    "async-push": AsyncPush,
+    "fedavg": FedAvg,
+    "local": Local,
+}
 CHANNELS: dict[str, Any] = {"wireless": Wireless, "ideal": Ideal, "exponential": Exponential, "lossy": Lossy}
 TOPOLOGIES: dict[str, Any] = {
     "cycle": Cycle,
@@ -78,7 +92,8 @@ def build_simulator(config: Config, world: World, parameter_count: int) -> Simul
             when=config.transmit.when,
             transmit_rate=config.transmit.rate,
             backlog=config.transmit.backlog,
-            payload_bytes=config.channel.message_bytes or 4 * parameter_count,
+            parameters=parameter_count,
+            message_bytes=config.channel.message_bytes,
         )
     )
     options = _options(config.channel, without="message_bytes")

@@ -7,7 +7,7 @@ vectors. `at_s` and `user` say when and for whom, so that a value that stops bei
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 
 class Train(NamedTuple):
@@ -38,6 +38,24 @@ class Copy(NamedTuple):
     destination: int
 
 
+class Compression(NamedTuple):
+    """How to shorten a vector: "top-k" and "random-k" keep `amount` entries, "qsgd" has `amount` levels."""
+
+    kind: Literal["top-k", "random-k", "qsgd"]
+    amount: int
+
+
+class Compress(NamedTuple):
+    """destination <- what a receiver makes of the compressed source; chance comes from the stream `draws`."""
+
+    at_s: float
+    user: int
+    source: int
+    destination: int
+    compression: Compression
+    draws: int
+
+
 class Free(NamedTuple):
     """Nobody will read this vector again."""
 
@@ -52,4 +70,4 @@ class Evaluate(NamedTuple):
     final: bool
 
 
-Operation: TypeAlias = Train | Combine | Copy | Free | Evaluate
+Operation: TypeAlias = Train | Combine | Copy | Compress | Free | Evaluate

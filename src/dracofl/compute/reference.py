@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dracofl.compute.compressors import compress
 from dracofl.compute.problem import Problem, Scores
 from dracofl.errors import DivergedError
-from dracofl.tape import Combine, Copy, Evaluate, Free, Operation, Train
+from dracofl.tape import Combine, Compress, Copy, Evaluate, Free, Operation, Train
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,9 @@ class ReferenceExecutor:
                 update = np.asarray(self._problem.local_update(source, operation.user, operation.number))
                 self._check(update, operation)
                 vectors[operation.destination] = update
+            elif isinstance(operation, Compress):
+                source = vectors[operation.source]
+                vectors[operation.destination] = compress(source, operation.compression, operation.draws)
             elif isinstance(operation, Copy):
                 vectors[operation.destination] = vectors[operation.source].copy()
             else:

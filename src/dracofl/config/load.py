@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dracofl.config import kinds, problems
+from dracofl.config.consistency import contradictions
 from dracofl.config.presets import PRESETS
 from dracofl.config.schema import Config
 from dracofl.errors import ConfigError
@@ -36,51 +37,6 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     return _with_absolute_paths(config)
 
 
-def contradictions(config: Config) -> list[str]:
-    """What is wrong between sections."""
-    found = []
-    rate, users = config.compute.rate, config.users
-    if isinstance(rate, tuple) and len(rate) != users:
-        found.append(f"compute.rate lists {len(rate)} rates for {users} users; give one for all or one each")
-    if config.task.kind != "quadratic" and config.data.samples_per_user < config.train.batch:
-        found.append(
-            f"data.samples_per_user = {config.data.samples_per_user} is less than one batch "
-            f"(train.batch = {config.train.batch})"
-        )
-    if config.data.dir is not None and config.task.kind != "poker":
-        found.append(f'data.dir is set, but task.kind = "{config.task.kind}" is generated; unset it (data.dir=none)')
-    if config.task.kind == "logistic" and config.model.kind != "softmax":
-        found.append('task.kind = "logistic" has known constants for model.kind = "softmax" only; set it')
-    if config.data.partition == "shards" and config.data.shards_per_user > config.data.samples_per_user:
-        found.append(
-            f"data.shards_per_user = {config.data.shards_per_user} is more than "
-            f"data.samples_per_user = {config.data.samples_per_user}"
-        )
-    return found
-
-
-def doubts(config: Config) -> list[str]:
-    """What is allowed and probably not meant."""
-    found = []
-    duration_s, method = config.duration_s, config.method
-    if method.period_s is None and method.unification != "off":
-        found.append("method.period_s is none: there will be no unification")
-    elif method.period_s is not None and method.period_s >= duration_s:
-        found.append(
-            f"method.period_s = {method.period_s:g} is not shorter than the run ({duration_s:g} s): "
-            "no period ends, so there will be no unification"
-        )
-    if config.evaluate.every_s is not None and config.evaluate.every_s >= duration_s:
-        found.append(f"evaluate.every_s = {config.evaluate.every_s:g} is not shorter than the run ({duration_s:g} s)")
-    if config.channel.kind == "wireless" and config.channel.deadline_s >= duration_s:
-        found.append(f"channel.deadline_s = {config.channel.deadline_s:g} is not shorter than the run")
-    if method.period_s is not None and method.window_s > method.period_s:
-        found.append(f"method.window_s = {method.window_s:g} is longer than method.period_s = {method.period_s:g}")
-    if method.own_weight == 0.0 and config.topology.kind != "complete":
-        found.append("method.own_weight = 0 on a sparse graph: learning is known to collapse there (see the README)")
-    return found
-
-
 def _with_absolute_paths(config: Config) -> Config:
     """So that a saved run can be continued from anywhere. Relative paths start at the working directory."""
     changes: dict[str, Any] = {}
@@ -88,7 +44,7 @@ def _with_absolute_paths(config: Config) -> Config:
         changes["data"] = config.data.model_copy(update={"dir": str(Path(config.data.dir).absolute())})
     if config.topology.kind == "file":
         changes["topology"] = config.topology.model_copy(update={"path": str(Path(config.topology.path).absolute())})
-    if config.method.weights not in ("uniform", "delivered"):
+    if config.method.kind == "draco" and config.method.weights not in ("uniform", "delivered"):
         changes["method"] = config.method.model_copy(update={"weights": str(Path(config.method.weights).absolute())})
     return config.model_copy(update=changes)
 

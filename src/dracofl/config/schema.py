@@ -160,6 +160,50 @@ class DracoMethod(Section):
         return self
 
 
+class SyncSymmMethod(Section):
+    """CHOCO-SGD: synchronous rounds, gossip over links that work both ways, optional compression."""
+
+    kind: Literal["sync-symm"] = "sync-symm"
+    gamma: float = key(1.0, "consensus step; about 0.4 with qsgd, 0.04 with the top 1%", gt=0, le=1)
+    compressor: Literal["identity", "top-k", "random-k", "qsgd"] = key("identity", "what is done to a message")
+    keep: float = key(0.01, "share of the entries kept (top-k, random-k)", gt=0, le=1)
+    levels: int = key(15, "quantisation levels (qsgd)", ge=1)
+
+
+class SyncPushMethod(Section):
+    """Push-sum SGD: synchronous rounds on a directed graph, column-stochastic weights."""
+
+    kind: Literal["sync-push"] = "sync-push"
+
+
+class AsyncSymmMethod(Section):
+    """Decentralized asynchronous SGD: iterations of fixed length, stale gradients, gossip both ways."""
+
+    kind: Literal["async-symm"] = "async-symm"
+    iteration_s: float = key(10.0, "length of an iteration, the deadline of its messages", "s", gt=0)
+    zeta: float = key(1.0, "consensus step", gt=0, le=1)
+
+
+class AsyncPushMethod(Section):
+    """DIGEST: local SGD without pause, and a global model that walks the directed graph."""
+
+    kind: Literal["async-push"] = "async-push"
+    local_updates: int = key(1, "updates the holder of the walking model makes before it sends it on (H)", ge=1)
+    streams: int = key(1, "models that walk at once (S)", ge=1)
+
+
+class FedAvgMethod(Section):
+    """Federated averaging with a server and perfect links: an upper reference, not over the air."""
+
+    kind: Literal["fedavg"] = "fedavg"
+
+
+class LocalMethod(Section):
+    """No communication at all: each user trains on its own samples. A lower reference."""
+
+    kind: Literal["local"] = "local"
+
+
 # Who hears whom
 
 
@@ -319,7 +363,10 @@ class Checkpoint(Section):
 
 Task: TypeAlias = Annotated[PokerTask | LogisticTask | QuadraticTask, Field(discriminator="kind")]
 Model: TypeAlias = Annotated[MlpModel | SoftmaxModel, Field(discriminator="kind")]
-Method: TypeAlias = DracoMethod
+Method: TypeAlias = Annotated[
+    DracoMethod | SyncSymmMethod | SyncPushMethod | AsyncSymmMethod | AsyncPushMethod | FedAvgMethod | LocalMethod,
+    Field(discriminator="kind"),
+]
 Topology: TypeAlias = Annotated[
     CycleTopology
     | DirectedCycleTopology

@@ -18,7 +18,8 @@ import pyarrow as pa
 import dracofl
 from dracofl.build import build_problem, build_simulator, build_world, doubts_about
 from dracofl.compute.reference import Evaluation, ReferenceExecutor
-from dracofl.config.load import doubts, load_config
+from dracofl.config.consistency import doubts
+from dracofl.config.load import load_config
 from dracofl.config.render import to_toml
 from dracofl.config.schema import Config
 from dracofl.errors import DivergedError, Interrupted, RunFolderError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from dracofl import rng
 from dracofl.protocol.commands import Command, Happening
 from dracofl.protocol.messages import Message
 from dracofl.protocol.vectors import Vectors
@@ -22,7 +23,21 @@ class Setting:
     when: Literal["on-update", "poisson"]
     transmit_rate: float
     backlog: Literal["sum", "latest"]
-    payload_bytes: int
+    parameters: int  # length of a model
+    message_bytes: int | None  # of a whole model, if it is not to follow from its length
+
+    @property
+    def users(self) -> int:
+        return self.graph.users
+
+    @property
+    def payload_bytes(self) -> int:
+        """A whole model or update, uncompressed."""
+        return self.message_bytes or 4 * self.parameters
+
+    def computing_s(self, user: int, number: int) -> float:
+        """How long local update `number` of this user takes: the same under every method."""
+        return rng.exponential(rng.stream(self.seed, "compute", user), number) / self.compute_rates[user]
 
 
 class Network(Protocol):

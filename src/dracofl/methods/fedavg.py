@@ -1,0 +1,70 @@
+"""fedavg: federated averaging (McMahan et al., AISTATS 2017), the familiar upper reference.
+
+User 0 is the server, and takes part. In every round all users take their local step from the common model and send
+their models to it; the mean takes the place of everybody's.
+
+It is a reference, not a competitor: links to and from the server are perfect and take no time, whatever the channel,
+and the graph is not looked at. Its bytes are counted: an upload from everybody else, a broadcast back. The mean is over
+users, not over samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dracofl.methods.interface import Setting
+from dracofl.methods.rounds import RoundNetwork, give_up
+from dracofl.protocol.commands import Command, SendUpdate, Settle
+from dracofl.protocol.messages import Message
+from dracofl.protocol.vectors import Vectors
+from dracofl.tape import Combine, Copy
+from dracofl.types import Fate
+
+SERVER = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FedAvg:
+    """Federated averaging with a server and perfect links: an upper reference, not over the air."""
+
+    def open(self, setting: Setting) -> RoundNetwork:
+        return RoundNetwork(setting, ServerMixing(setting))
+
+
+class ServerMixing:
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.vectors = Vectors(models=setting.users)
+        self.numbers: list[float] = []
+
+    def start(self) -> list[Command]:
+        return []
+
+    def send(self, user: int, round_number: int, now_s: float) -> list[Command]:
+        if user == SERVER:
+            return []
+        vector = self.vectors.new()
+        share = 1.0 / self._setting.users
+        return [
+            Copy(now_s, user, user, vector),
+            SendUpdate(
+                user,
+                round_number,
+                vector,
+                1,
+                now_s,
+                self._setting.payload_bytes,
+                (SERVER,),
+                (share,),
+                reports=True,
+                reliable=True,
+            ),
+        ]
+
+    def mix(self, arrived: list[Message], now_s: float) -> list[Command]:
+        share = 1.0 / self._setting.users
+        terms = ((SERVER, share), *((message.vector, share) for message in arrived))
+        out: list[Command] = [Combine(now_s, SERVER, SERVER, terms)]
+        out += [Copy(now_s, user, SERVER, user) for user in range(self._setting.users) if user != SERVER]
+        out += [Settle(message, Fate.APPLIED) for message in arrived]
+        return out + give_up(self.vectors, arrived)
