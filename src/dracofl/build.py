@@ -5,8 +5,8 @@ The fields of a plug-in have the names of its keys, so most are built by handing
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dracofl import field
@@ -39,6 +39,7 @@ from dracofl.types import Graph
 
 if TYPE_CHECKING:
     from dracofl.compute.problem import Problem
+    from dracofl.datasets.samples import Classification
 
 METHODS: dict[str, Any] = {
     "draco": Draco,
@@ -124,22 +125,13 @@ def build_problem(config: Config) -> Problem:
 def _build_classification(config: Config) -> Problem:
     from dracofl.compute.batches import Batches
     from dracofl.compute.classification import ClassificationProblem
-    from dracofl.datasets import poker, synthetic
     from dracofl.datasets.partition import partition
+    from dracofl.models.cnn import Cnn
+    from dracofl.models.interface import Model
     from dracofl.models.mlp import Mlp
 
-    train, task = config.train, config.task
-    asked = config.users * config.data.samples_per_user
-    l2 = 0.0
-    if task.kind == "logistic":
-        data = synthetic.generate_logistic(
-            seed=config.seed, dimension=task.dimension, margin_noise=task.noise, train_count=asked
-        )
-        l2 = task.l2
-    elif config.data.dir is None:
-        data = poker.generate(config.seed, asked)
-    else:
-        data = poker.read(Path(config.data.dir))
+    train = config.train
+    data = _load_data(config)
     if config.evaluate.samples is not None and config.evaluate.samples > len(data.test):
         raise ConfigError(
             f"evaluate.samples = {config.evaluate.samples} is more than the {len(data.test)} test samples there are"
@@ -154,18 +146,47 @@ def _build_classification(config: Config) -> Problem:
         minimum=train.batch,
         seed=config.seed,
     )
-    hidden = config.model.hidden if config.model.kind == "mlp" else ()
+    model: Model
+    if config.model.kind == "cnn":
+        model = Cnn(classes=data.classes)
+    else:
+        hidden = config.model.hidden if config.model.kind == "mlp" else ()
+        model = Mlp((data.features, *hidden, data.classes))
     return ClassificationProblem(
         data,
-        Mlp((data.features, *hidden, data.classes)),
+        model,
         Batches(rows_by_user, train.batch, train.local_steps, train.order, config.seed),
         step=train.step,
         local_steps=train.local_steps,
         batch=train.batch,
-        l2=l2,
+        l2=config.task.l2 if config.task.kind == "logistic" else 0.0,
         evaluation_samples=config.evaluate.samples,
         seed=config.seed,
     )
+
+
+def _load_data(config: Config) -> Classification:
+    from dracofl.datasets import emnist, fetch, glyphs, poker, synthetic
+    from dracofl.datasets.samples import Samples
+
+    task, folder = config.task, config.data.dir
+    asked = config.users * config.data.samples_per_user
+    if task.kind == "logistic":
+        data = synthetic.generate_logistic(config.seed, task.dimension, task.noise, asked)
+    elif task.kind == "glyphs":
+        data = glyphs.generate(config.seed, asked)
+    elif task.kind == "emnist":
+        data = emnist.read(folder or fetch.cache_folder() / "emnist")
+    elif folder is None:
+        data = poker.generate(config.seed, asked)
+    else:
+        data = poker.read(folder)
+    if config.evaluate.split == "validation":
+        # As many as the test set has: choosing options should not cost more than reporting.
+        kept = slice(len(data.test))
+        unseen = Samples(data.validation.inputs[kept], data.validation.labels[kept])
+        return dataclasses.replace(data, test=unseen)
+    return data
 
 
 def doubts_about(world: World) -> list[str]:

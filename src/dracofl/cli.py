@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -112,6 +114,115 @@ def show(
         typer.echo(to_toml(load_config(source, overrides or []), comments=True), nl=False)
     except DracoError as error:
         _fail(error)
+
+
+@app.command()
+def compare(
+    source: Annotated[str, typer.Argument(metavar="PRESET | FILE.toml", help="the configuration they share")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="key=value", help="changes; draco.key=value for one method, method.key=value for all"),
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="what to compare, separated by commas (draco list methods; also draco-literal)")
+    ] = "draco,sync-symm,sync-push,async-symm,async-push",
+    seeds: Annotated[int, typer.Option(help="how many seeds: 1 to N")] = 5,
+    tune: Annotated[bool, typer.Option(help="choose each method's step size on the validation split first")] = True,
+    out: Annotated[
+        Path | None, typer.Option(help="the folder to make or continue; default runs/compare-PRESET")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+) -> None:
+    """Put methods side by side on the same air: a table with confidence intervals, and figures.
+
+    The same command continues a comparison that was stopped. A run that diverges is a result, and marked as such.
+    """
+    with _errors_explained(debug):
+        from dracofl.experiments.comparison import Comparison, parse_methods, seeds_from
+        from dracofl.experiments.comparison import compare as run_comparison
+        from dracofl.experiments.comparison_results import markdown_table, write_results
+        from dracofl.screen import Headlines
+
+        comparison = Comparison(source, parse_methods(methods), tuple(seeds_from(seeds)), tuple(overrides or ()), tune)
+        folder = out or Path("runs") / f"compare-{Path(source).stem}"
+        with Headlines() as headlines:
+            runs = run_comparison(comparison, folder, headlines.announce)
+            results = write_results(runs, folder, f"{Path(source).stem}: {len(runs)} methods")
+        typer.echo(markdown_table(results))
+        typer.echo(f"figures, table and runs are in {folder}")
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[str, typer.Argument(metavar="fig3a|fig3b|fig4a|fig4b|all", help="which figure of the paper")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="fewer seeds, shorter, embedded data, options not tuned")
+    ] = False,
+    seeds: Annotated[int | None, typer.Option(help="how many seeds; default 5, or 2 if quick")] = None,
+    data: Annotated[Path | None, typer.Option(help="folder with the real data in emnist/ and poker/")] = None,
+    out: Annotated[Path, typer.Option(help="where the runs go; the same command continues them")] = Path(
+        "runs/reproduce"
+    ),
+    page: Annotated[
+        Path | None, typer.Option(help="where claims.md and its pictures go; default the --out folder")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+) -> None:
+    """Make the figures of the paper's experiments, and hold its claims against them.
+
+    \b
+    fig3a  the methods on EMNIST and a cycle        fig3b  on Poker hand and the complete graph
+    fig4a  DRACO's budget Psi on EMNIST             fig4b  on Poker hand
+    """
+    with _errors_explained(debug):
+        from dracofl.experiments.reproduce import FIGURES, plan
+        from dracofl.experiments.reproduce import reproduce as make
+        from dracofl.screen import Headlines
+
+        plans = [plan(one, quick, seeds, data) for one in (FIGURES if figure == "all" else (figure,))]
+        with Headlines() as headlines:
+            path = make(plans, out, page, headlines.announce)
+        typer.echo(path.read_text())
+        typer.echo(f"the page is {path}, the runs are in {out}")
+
+
+data_app = typer.Typer(help="Get the real data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+@data_app.callback()
+def _data() -> None: ...
+
+
+class Fetchable(StrEnum):
+    EMNIST = "emnist"
+    POKER = "poker"
+
+
+@data_app.command("fetch")
+def fetch(
+    name: Annotated[Fetchable, typer.Argument(help="which data set")],
+    folder: Annotated[Path | None, typer.Option(help="where to; default the cache folder")] = None,
+) -> None:
+    """Download a data set, verify it, and put it where runs find it. A download that broke off goes on."""
+    with _errors_explained(debug=False):
+        from dracofl.datasets.fetch import fetch as fetch_files
+
+        typer.echo(str(fetch_files(name.value, folder)))
+
+
+@contextmanager
+def _errors_explained(debug: bool) -> Iterator[None]:
+    """A sentence and the right exit code for every error that is the user's to mend."""
+    try:
+        yield
+    except DracoError as error:
+        if debug:
+            traceback.print_exc()
+        _fail(error)
+    except KeyboardInterrupt:
+        typer.echo("stopped; repeat the same command to go on", err=True)
+        raise typer.Exit(Interrupted.exit_code) from None
 
 
 def _version(asked: bool) -> None:

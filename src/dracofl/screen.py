@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -71,6 +72,46 @@ class Screen:
 
     def ended(self) -> None:
         self._bar.stop()
+
+
+class Headlines:
+    """The progress of several bodies of work, one bar each on a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+
+    def __enter__(self) -> Headlines:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def announce(self, headline: str) -> Callable[[float, float], None]:
+        task = self._bars.add_task(headline, total=None)
+        began = last_line = time.monotonic()
+        if not self._console.is_terminal:
+            self._console.print(headline, markup=False)
+
+        def progress(done: float, total: float) -> None:
+            nonlocal last_line
+            self._bars.update(task, completed=done, total=total)
+            now = time.monotonic()
+            if not self._console.is_terminal and 0 < done < total and now - last_line > 2 * _SECONDS_BETWEEN_LINES:
+                last_line = now
+                left_s = (now - began) * (total - done) / done
+                self._console.print(f"{done / total:4.0%}  {headline}, about {left_s:.0f} s left", markup=False)
+
+        return progress
 
 
 def show_results(run: Run) -> None:

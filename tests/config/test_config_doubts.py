@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dracofl.build import build_world, doubts_about
-from dracofl.config.load import doubts, load_config
+from dracofl.config.consistency import doubts
+from dracofl.config.load import load_config
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_bytes_from_the_shell_that_are_no_text() -> None:
 
 def test_a_preset_that_does_not_exist() -> None:
     sentence = the_problem("pokre")
-    assert sentence.startswith('"pokre" is neither a preset (poker, poker-cycle, paper-poker, tiny) nor a file')
+    assert sentence.startswith('"pokre" is neither a preset (poker, poker-cycle, paper-poker, emnist, paper-emnist, glyphs, tiny) nor a file')
     assert sentence.endswith("did you mean poker?")
     assert all(name in the_problem("nothing-like-it") for name in PRESETS)
 

@@ -19,7 +19,7 @@ from dracofl.config import kinds
 from dracofl.config.load import contradictions, load_config
 from dracofl.config.presets import PRESETS
 from dracofl.config.render import to_toml
-from dracofl.config.schema import Config, Section, SoftmaxModel
+from dracofl.config.schema import Config, GlyphsTask, Section, SoftmaxModel
 
 CLASSES = [
     pytest.param(section, member, id=f"{section}.{kind}" if kind else section)
@@ -75,6 +75,8 @@ def configurations(draw: st.DrawFn, section: str, member: type[Section]) -> Conf
         chosen["users"] = len(rate)
     if values.get("kind") == "logistic":
         chosen["model"] = SoftmaxModel()
+    if values.get("kind") == "cnn":
+        chosen["task"] = GlyphsTask()
     config = Config.model_validate(chosen)
     assume(not contradictions(config))
     return config

@@ -16,7 +16,9 @@ def contradictions(config: Config) -> list[str]:
             f"data.samples_per_user = {config.data.samples_per_user} is less than one batch "
             f"(train.batch = {config.train.batch})"
         )
-    if config.data.dir is not None and config.task.kind != "poker":
+    if config.model.kind == "cnn" and config.task.kind not in ("emnist", "glyphs"):
+        found.append(f'model.kind = "cnn" is for images (emnist, glyphs), not for task.kind = "{config.task.kind}"')
+    if config.data.dir is not None and config.task.kind not in ("poker", "emnist"):
         found.append(f'data.dir is set, but task.kind = "{config.task.kind}" is generated; unset it (data.dir=none)')
     if config.task.kind == "logistic" and config.model.kind != "softmax":
         found.append('task.kind = "logistic" has known constants for model.kind = "softmax" only; set it')

@@ -10,6 +10,13 @@ class Preset(NamedTuple):
     differences: dict[str, Any]
 
 
+_IMAGES: dict[str, Any] = {
+    "duration_s": 2000.0,
+    "model": {"kind": "cnn"},
+    "train": {"step": 0.1},
+    "topology": {"kind": "cycle"},
+    "evaluate": {"samples": 1000},
+}
 _PAPER_CHOICES: dict[str, Any] = {
     "compute": {"snapshot": "finish"},
     "transmit": {"when": "on-update"},
@@ -26,6 +33,24 @@ PRESETS: dict[str, Preset] = {
             **_PAPER_CHOICES,
             "channel": {"kind": "wireless", "interference": "nearby", "message_bytes": 51_640},
         },
+    ),
+    "emnist": Preset(
+        "25 users read handwriting on a ring, with a CNN; needs the EMNIST files",
+        {**_IMAGES, "task": {"kind": "emnist"}},
+    ),
+    "paper-emnist": Preset(
+        "the paper's EMNIST experiment, its text taken word for word; needs the EMNIST files",
+        {
+            **_IMAGES,
+            **_PAPER_CHOICES,
+            "task": {"kind": "emnist"},
+            "evaluate": {"every_s": "none", "every_events": 500, "samples": 1000},
+            "channel": {"kind": "wireless", "interference": "nearby", "message_bytes": 596_776},
+        },
+    ),
+    "glyphs": Preset(
+        "the preset emnist on synthetic characters that need no files",
+        {**_IMAGES, "task": {"kind": "glyphs"}},
     ),
     "tiny": Preset(
         "eight users, a small network, a second or two: for tests and for trying things",

@@ -43,6 +43,18 @@ class PokerTask(Section):
     kind: Literal["poker"] = "poker"
 
 
+class EmnistTask(Section):
+    """Handwritten digits and letters, 47 classes: the EMNIST files (draco data fetch emnist, or data.dir)."""
+
+    kind: Literal["emnist"] = "emnist"
+
+
+class GlyphsTask(Section):
+    """Synthetic stand-in for EMNIST: distorted characters of fonts, same classes and size. Needs no files."""
+
+    kind: Literal["glyphs"] = "glyphs"
+
+
 class LogisticTask(Section):
     """Two-class logistic regression on Gaussian data, with known smoothness and strong convexity."""
 
@@ -73,7 +85,7 @@ class QuadraticTask(Section):
 
 
 class Data(Section):
-    dir: Optional[Text] = key(None, "folder of the real data files; none: generate the data")
+    dir: Optional[Text] = key(None, "folder of the real data files; none: dealt (poker), or as fetched (emnist)")
     samples_per_user: int = key(1000, "training samples of one user (the mean, if by quantity)", "samples", ge=1)
     partition: Literal["iid", "dirichlet", "shards", "quantity"] = key(
         "iid", "who gets which samples: alike, by label skew, by label shards, or by unequal amounts"
@@ -87,6 +99,12 @@ class MlpModel(Section):
 
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = key((75, 75), "widths of the hidden layers", "neurons")
+
+
+class CnnModel(Section):
+    """Convolutional network for 28 x 28 images, 149,194 parameters: the size of the paper's."""
+
+    kind: Literal["cnn"] = "cnn"
 
 
 class SoftmaxModel(Section):
@@ -353,6 +371,9 @@ class Evaluate(Section):
         "test samples of an evaluation, the first ones; none: all. The last one always uses all",
         "samples",
     )
+    split: Literal["test", "validation"] = key(
+        "test", "which samples are scored: the test set, or others that are kept apart for choosing options"
+    )
 
 
 class Checkpoint(Section):
@@ -361,8 +382,10 @@ class Checkpoint(Section):
     )
 
 
-Task: TypeAlias = Annotated[PokerTask | LogisticTask | QuadraticTask, Field(discriminator="kind")]
-Model: TypeAlias = Annotated[MlpModel | SoftmaxModel, Field(discriminator="kind")]
+Task: TypeAlias = Annotated[
+    PokerTask | EmnistTask | GlyphsTask | LogisticTask | QuadraticTask, Field(discriminator="kind")
+]
+Model: TypeAlias = Annotated[MlpModel | CnnModel | SoftmaxModel, Field(discriminator="kind")]
 Method: TypeAlias = Annotated[
     DracoMethod | SyncSymmMethod | SyncPushMethod | AsyncSymmMethod | AsyncPushMethod | FedAvgMethod | LocalMethod,
     Field(discriminator="kind"),

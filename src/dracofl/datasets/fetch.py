@@ -242,13 +242,12 @@ def _reason(error: Exception) -> str:
 def _advice(source: Source, part: Path, problem: str) -> str:
     facts = [f"{source.size:,} bytes"] if source.size is not None else []
     facts += [f"MD5 {source.md5}"] if source.md5 is not None else []
+    known = f" ({', '.join(facts)})" if facts else ""
     there = _size_of(part)
+    so_far = f"{there:,} bytes of it are there, and the same command goes on from them. " if there else ""
     return (
-        f"{source.address} cannot be fetched: {problem}. "
-        + (f"{there:,} bytes of it are there; the same command goes on from them. " if there else "")
-        + f"Or fetch that address by hand, put the file at {part.with_suffix('')}"
-        + (f" ({', '.join(facts)})" if facts else "")
-        + " and give the same command again"
+        f"{source.address} cannot be fetched: {problem}. {so_far}Without a network: fetch that address elsewhere, "
+        f"put the file at {part.with_suffix('')}{known} and give the same command again"
     )
 
 
