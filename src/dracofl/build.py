@@ -134,7 +134,8 @@ def _build_classification(config: Config) -> Problem:
     data = _load_data(config)
     if config.evaluate.samples is not None and config.evaluate.samples > len(data.test):
         raise ConfigError(
-            f"evaluate.samples = {config.evaluate.samples} is more than the {len(data.test)} test samples there are"
+            f"evaluate.samples = {config.evaluate.samples} is more than the {len(data.test)} {config.evaluate.split} "
+            "samples there are"
         )
     rows_by_user = partition(
         data.train.labels,
@@ -144,6 +145,7 @@ def _build_classification(config: Config) -> Problem:
         alpha=config.data.alpha,
         shards_per_user=config.data.shards_per_user,
         minimum=train.batch,
+        in_random_order=config.data.dir is None and config.task.kind != "emnist",
         seed=config.seed,
     )
     model: Model

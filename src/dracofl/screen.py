@@ -99,16 +99,19 @@ class Headlines:
     def announce(self, headline: str) -> Callable[[float, float], None]:
         task = self._bars.add_task(headline, total=None)
         began = last_line = time.monotonic()
+        already: float | None = None  # done before we began
         if not self._console.is_terminal:
             self._console.print(headline, markup=False)
 
         def progress(done: float, total: float) -> None:
-            nonlocal last_line
+            nonlocal last_line, already
+            already = done if already is None else already
             self._bars.update(task, completed=done, total=total)
             now = time.monotonic()
-            if not self._console.is_terminal and 0 < done < total and now - last_line > 2 * _SECONDS_BETWEEN_LINES:
+            due = not self._console.is_terminal and now - last_line > 2 * _SECONDS_BETWEEN_LINES
+            if due and 0.01 * total < done - already and done < total:  # before that it would be a bad guess
                 last_line = now
-                left_s = (now - began) * (total - done) / done
+                left_s = (now - began) * (total - done) / (done - already)
                 self._console.print(f"{done / total:4.0%}  {headline}, about {left_s:.0f} s left", markup=False)
 
         return progress
@@ -162,7 +165,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"  {fate.replace('_', ' ')}", _share(messages, fate)) for fate in _FATES),
         (
             "sent over the air",
-            f"{summary['bytes_sent'] / 1e6:,.4g} MB in {summary['airtime_s']:,.4g} s of airtime",
+            f"{_amount(summary['bytes_sent'] / 1e6)} MB in {_amount(summary['airtime_s'])} s of airtime",
         ),
     ]
     if age["mean"] is not None:
@@ -179,3 +182,7 @@ _FATES = ("applied", "over_budget", "late", "lost", "pending")
 def _share(messages: dict[str, int], fate: str) -> str:
     share = messages[fate] / messages["sent"] if messages["sent"] else 0.0
     return f"{messages[fate]:,} ({share:.1%})"
+
+
+def _amount(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"

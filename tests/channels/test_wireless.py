@@ -131,7 +131,7 @@ def test_the_time_on_the_way_counts() -> None:
 def test_the_delay_is_proportional_to_the_payload() -> None:
     medium = radio().open(SEED, standing((0, 0), (0.001, 0)))
     small, large = (medium.transmit("update", 0, 4, (1,), size, 0.0).airtime_s for size in (BYTES, 3 * BYTES))
-    assert large == pytest.approx(3.0 * small, rel=1e-6)
+    assert large == pytest.approx(3.0 * small, rel=1e-5)  # but for the flight over 1 m
 
 
 # Bandwidth

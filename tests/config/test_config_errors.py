@@ -227,7 +227,9 @@ def test_bytes_from_the_shell_that_are_no_text() -> None:
 
 def test_a_preset_that_does_not_exist() -> None:
     sentence = the_problem("pokre")
-    assert sentence.startswith('"pokre" is neither a preset (poker, poker-cycle, paper-poker, emnist, paper-emnist, glyphs, tiny) nor a file')
+    assert sentence.startswith(
+        '"pokre" is neither a preset (poker, poker-cycle, paper-poker, emnist, paper-emnist, glyphs, tiny) nor a file'
+    )
     assert sentence.endswith("did you mean poker?")
     assert all(name in the_problem("nothing-like-it") for name in PRESETS)
 
@@ -260,3 +262,7 @@ def test_a_file_with_wrong_keys_and_overrides_are_judged_together(tmp_path: Path
     file.write_text("users = 1\nseeds = 3\n[method]\npsi = 0\n")
     assert len(problems(file, "train.step=0")) == 4
     assert load_config({"users": 1}, ["users=2"]).users == 2
+
+
+def test_more_evaluations_than_anybody_wants() -> None:
+    assert "evaluate.every_s = 1e-09 asks for 5e+12 evaluations" in the_problem("poker", "evaluate.every_s=1e-9")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dracofl import rng
@@ -32,6 +33,8 @@ class ExponentialMedium:
         self._channel = channel
         self._seed = seed
 
+    def announce(self, senders: frozenset[int], now_s: float) -> None: ...
+
     def transmit(
         self,
         content: str,
@@ -40,18 +43,20 @@ class ExponentialMedium:
         receivers: tuple[int, ...],
         payload_bytes: int,
         now_s: float,
+        deadline_s: float = math.inf,
     ) -> Transmission:
         channel, purpose = self._channel, f"delay-{content}"
+        deadline_s = min(deadline_s, channel.deadline_s or math.inf)
         deliveries = []
         airtime_s = -1.0
         for receiver in receivers:
             rate = channel.rate if channel.rates is None else channel.rates[sender][receiver]
             delay_s = rng.exponential(rng.stream(self._seed, purpose, sender, receiver), index) / rate
-            if channel.deadline_s is not None and delay_s >= channel.deadline_s:
-                deliveries.append(Delivery(channel.deadline_s, Fate.LATE))
+            if delay_s >= deadline_s:
+                deliveries.append(Delivery(deadline_s, Fate.LATE))
             else:
                 deliveries.append(Delivery(delay_s))
                 airtime_s = max(airtime_s, delay_s)
         if airtime_s < 0.0:  # nobody has it
-            airtime_s = channel.deadline_s or 0.0
+            airtime_s = 0.0 if deadline_s == math.inf else deadline_s
         return Transmission(airtime_s, deliveries)

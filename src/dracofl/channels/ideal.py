@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dracofl.channels.interface import Delivery, Stateless, Transmission
@@ -22,6 +23,8 @@ class IdealMedium:
     def __init__(self) -> None:
         self.state = Stateless()
 
+    def announce(self, senders: frozenset[int], now_s: float) -> None: ...
+
     def transmit(
         self,
         content: str,
@@ -30,5 +33,6 @@ class IdealMedium:
         receivers: tuple[int, ...],
         payload_bytes: int,
         now_s: float,
+        deadline_s: float = math.inf,
     ) -> Transmission:
         return Transmission(0.0, [_AT_ONCE] * len(receivers))

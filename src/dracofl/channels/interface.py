@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -29,6 +30,10 @@ class Medium(Protocol):
 
     state: Any
 
+    def announce(self, senders: frozenset[int], now_s: float) -> None:
+        """These users start to transmit at this instant; their transmissions follow one by one."""
+        ...
+
     def transmit(
         self,
         content: str,
@@ -37,8 +42,9 @@ class Medium(Protocol):
         receivers: tuple[int, ...],
         payload_bytes: int,
         now_s: float,
+        deadline_s: float = math.inf,
     ) -> Transmission:
-        """Send `payload_bytes` to all receivers at once.
+        """Send `payload_bytes` to all receivers at once; `deadline_s` may be shorter than the channel's own.
 
         `index` counts this sender's transmissions of this content ("update" or "model"); with it every draw is a
         function of (seed, content, link, index), so no transmission changes the luck of another.

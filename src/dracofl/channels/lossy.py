@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dracofl import rng
@@ -29,6 +30,8 @@ class LossyMedium:
         self._channel = channel
         self._seed = seed
 
+    def announce(self, senders: frozenset[int], now_s: float) -> None: ...
+
     def transmit(
         self,
         content: str,
@@ -37,12 +40,14 @@ class LossyMedium:
         receivers: tuple[int, ...],
         payload_bytes: int,
         now_s: float,
+        deadline_s: float = math.inf,
     ) -> Transmission:
-        purpose, loss = f"loss-{content}", self._channel.loss
+        delay_s, loss, purpose = self._channel.delay_s, self._channel.loss, f"loss-{content}"
+        arrives, lost = self._arrives, self._lost
+        if delay_s >= deadline_s:
+            arrives, lost = Delivery(deadline_s, Fate.LATE), lost._replace(delay_s=deadline_s)
         deliveries = [
-            self._lost
-            if rng.uniform(rng.stream(self._seed, purpose, sender, receiver), index) < loss
-            else self._arrives
+            lost if rng.uniform(rng.stream(self._seed, purpose, sender, receiver), index) < loss else arrives
             for receiver in receivers
         ]
-        return Transmission(self._channel.delay_s, deliveries)
+        return Transmission(min(delay_s, deadline_s), deliveries)

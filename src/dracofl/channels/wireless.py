@@ -79,7 +79,12 @@ class WirelessMedium:
         self._bandwidth_hz = channel.bandwidth_hz / (len(positions) if channel.bandwidth == "shared" else 1)
         self._noise_w = dbm_to_watt(channel.noise_dbm_per_hz) * self._bandwidth_hz
         self._nearby = self._find_nearby(positions)
+        self._starting: tuple[float, frozenset[int]] = (-1.0, frozenset())
         self._update_links: dict[int, tuple[tuple[int, ...], tuple[_Link, ...]]] = {}
+
+    def announce(self, senders: frozenset[int], now_s: float) -> None:
+        """Transmissions that start at one instant are on the air for one another, whoever is asked about first."""
+        self._starting = now_s, senders
 
     def transmit(
         self,
@@ -89,8 +94,9 @@ class WirelessMedium:
         receivers: tuple[int, ...],
         payload_bytes: int,
         now_s: float,
+        deadline_s: float = math.inf,
     ) -> Transmission:
-        deadline_s = self._channel.deadline_s
+        deadline_s = min(deadline_s, self._channel.deadline_s)
         seconds_times_log1p = 8.0 * payload_bytes * math.log(2.0) / self._bandwidth_hz
         late = Delivery(deadline_s, Fate.LATE)
         deliveries = []
@@ -117,7 +123,10 @@ class WirelessMedium:
         return Transmission(airtime_s, deliveries)
 
     def _interferes(self, user: int, now_s: float) -> bool:
-        return self._channel.interference == "nearby" or self.state.on_air_until_s.get(user, -1.0) > now_s
+        if self._channel.interference == "nearby" or self.state.on_air_until_s.get(user, -1.0) > now_s:
+            return True
+        instant_s, senders = self._starting
+        return instant_s == now_s and user in senders
 
     def _links(self, content: str, sender: int, receivers: tuple[int, ...]) -> tuple[_Link, ...]:
         """Positions are fixed, so the links of a user's updates are kept; a hub's, to everybody, are not."""
@@ -140,12 +149,12 @@ class WirelessMedium:
         return _Link(self._mean_power_w(distance_m), distance_m / SPEED_OF_LIGHT_M_PER_S, fading, interferers)
 
     def _mean_power_w(self, distance_m: float) -> float:
-        result: float = self._power_w * max(distance_m, MINIMUM_DISTANCE_M) ** -self._channel.path_loss_exponent
+        result: float = self._power_w * distance_m**-self._channel.path_loss_exponent
         return result
 
     def _distance_m(self, a: int, b: int) -> float:
         (ax, ay), (bx, by) = self._positions[a], self._positions[b]
-        return math.hypot(ax - bx, ay - by)
+        return max(math.hypot(ax - bx, ay - by), MINIMUM_DISTANCE_M)
 
     def _find_nearby(self, positions: Positions) -> list[tuple[int, ...]]:
         """For each receiver, the others within the interference radius, in ascending order."""

@@ -30,7 +30,8 @@ def compress(vector: np.ndarray, compression: Compression, draws: int) -> np.nda
 
 
 def _qsgd(vector: np.ndarray, levels: int, generator: np.random.Generator) -> np.ndarray:
-    norm = float(np.linalg.norm(vector.astype(np.float64)))
+    # Not by BLAS, whose sums depend on the number of threads.
+    norm = math.sqrt(float(np.square(vector.astype(np.float64)).sum()))
     if norm == 0.0:
         return np.zeros_like(vector)
     length = len(vector)

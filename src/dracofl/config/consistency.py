@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dracofl.config.schema import Config, DracoMethod
 
+_MOST_EVALUATIONS = 1_000_000  # a slip of the unit is more likely than a wish for more
+
 
 def contradictions(config: Config) -> list[str]:
     """What is wrong between sections."""
@@ -15,6 +17,12 @@ def contradictions(config: Config) -> list[str]:
         found.append(
             f"data.samples_per_user = {config.data.samples_per_user} is less than one batch "
             f"(train.batch = {config.train.batch})"
+        )
+    every_s = config.evaluate.every_s
+    if every_s is not None and config.duration_s / every_s > _MOST_EVALUATIONS:
+        found.append(
+            f"evaluate.every_s = {every_s:g} asks for {config.duration_s / every_s:.3g} evaluations in "
+            f"duration_s = {config.duration_s:g}; at most {_MOST_EVALUATIONS:,}"
         )
     if config.model.kind == "cnn" and config.task.kind not in ("emnist", "glyphs"):
         found.append(f'model.kind = "cnn" is for images (emnist, glyphs), not for task.kind = "{config.task.kind}"')

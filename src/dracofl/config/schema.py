@@ -90,7 +90,7 @@ class Data(Section):
     partition: Literal["iid", "dirichlet", "shards", "quantity"] = key(
         "iid", "who gets which samples: alike, by label skew, by label shards, or by unequal amounts"
     )
-    alpha: float = key(0.5, "Dirichlet concentration (dirichlet, quantity): small is uneven", gt=0)
+    alpha: float = key(0.5, "Dirichlet concentration (dirichlet, quantity): small is uneven", gt=0, le=1e6)
     shards_per_user: int = key(2, "label shards dealt to each user (shards)", ge=1)
 
 
@@ -299,7 +299,7 @@ class FileTopology(Section):
 
 
 class FieldSection(Section):
-    radius_m: float = key(500.0, "radius of the disc in which users are dropped (R)", "m", gt=0)
+    radius_m: float = key(500.0, "radius of the disc in which users are dropped (R)", "m", gt=0, le=1e9)
 
 
 # What the air does
@@ -324,9 +324,9 @@ class WirelessChannel(ChannelSection):
     )
     bandwidth: Literal["each", "shared"] = key("each", "every link has bandwidth_hz, or all users share it (W / N)")
     bandwidth_hz: float = key(10e6, "bandwidth (W)", "Hz", gt=0)
-    power_dbm: float = key(30.0, "transmit power (P)", "dBm")
+    power_dbm: float = key(30.0, "transmit power (P)", "dBm", ge=-200, le=200)
     path_loss_exponent: float = key(4.0, "power falls with distance to this power (alpha)", gt=0)
-    noise_dbm_per_hz: float = key(-174.0, "noise density (N0)", "dBm/Hz")
+    noise_dbm_per_hz: float = key(-174.0, "noise density (N0)", "dBm/Hz", ge=-300, le=100)
 
 
 class IdealChannel(ChannelSection):
@@ -339,7 +339,7 @@ class ExponentialChannel(ChannelSection):
     """Each message takes Exp(rate) seconds; past an optional deadline it is late."""
 
     kind: Literal["exponential"] = "exponential"
-    rate: float = key(1.0, "inverse of the mean delay", "1/s", gt=0)
+    rate: float = key(1.0, "inverse of the mean delay", "1/s", ge=1e-9)
     rates: Optional[tuple[tuple[Rate, ...], ...]] = key(
         None, "table of rates, a row a sender and a column a receiver, instead of rate", "1/s"
     )

@@ -38,9 +38,17 @@ def partition(
     alpha: float = 1.0,
     shards_per_user: int = 2,
     minimum: int = 1,
+    in_random_order: bool = False,
 ) -> tuple[Rows, ...]:
-    """The rows of each user under this scheme; parameters of the other schemes are not looked at."""
+    """The rows of each user under this scheme; parameters of the other schemes are not looked at.
+
+    `in_random_order` says that the rows were drawn independently, as generated ones are. Then "iid" deals them as
+    they come, and a user's samples do not depend on how many users there are.
+    """
     match scheme:
+        case "iid" if in_random_order:
+            total = _total(labels, users, samples_per_user)
+            return tuple(np.arange(total, dtype=np.int32).reshape(users, samples_per_user))
         case "iid":
             return iid(labels, users, samples_per_user, seed=seed)
         case "dirichlet":

@@ -66,8 +66,15 @@ def all_of(verdicts: Sequence[str]) -> str:
     return HOLDS if verdicts and all(verdict == HOLDS for verdict in verdicts) else UNDECIDED
 
 
-def _final(metric: str) -> Callable[[Run], float | None]:
-    return lambda run: run.summary[metric]["mean"]
+def below(level: float, measured: Interval | None) -> str:
+    if measured is None:
+        return UNDECIDED
+    return HOLDS if measured.high < level else FAILS if measured.low > level else UNDECIDED
+
+
+def _final(metric: str, what: str = "mean") -> Callable[[Run], float | None]:
+    """Of a run that diverged there is a last evaluation, but no result."""
+    return lambda run: run.summary[metric][what] if run.summary["status"] == "finished" else None
 
 
 def _values(runs: Sequence[Run], measure: Callable[[Run], float | None]) -> list[float] | None:
@@ -91,9 +98,10 @@ def _about_comparison(figure: str, runs: Runs) -> list[Claim]:
 
     if figure == "fig3a":
         both = _difference(runs["sync-symm"], runs["sync-push"], accuracy)
-        add("the two synchronous methods are alike", "baselines", alike(both), f"sync-symm - sync-push: {both}")
+        measured = f"sync-symm - sync-push: {_number(both)}"
+        add("the two synchronous methods are alike", "baselines", alike(both), measured)
         push = _difference(runs["async-push"], runs["async-symm"], accuracy)
-        add("async-symm is below async-push", "baselines", above(push), f"async-push - async-symm: {push}")
+        add("async-symm is below async-push", "baselines", above(push), f"async-push - async-symm: {_number(push)}")
     for draco in ("draco", LITERAL):
         others = [method for method in OTHERS if method in runs]
         for metric, name in (("accuracy", "accuracy"), ("f1", "F1")):
@@ -103,23 +111,12 @@ def _about_comparison(figure: str, runs: Runs) -> list[Claim]:
             gaps = {method: _difference(runs[draco], runs[method], accuracy) for method in others}
             add("all methods end alike", draco, all_of([alike(gap) for gap in gaps.values()]), _listed(gaps))
             level = _common_level({method: runs[method] for method in (draco, *others)})
-            waits = {
-                method: _difference(runs[method], runs[draco], lambda run: _time_to(run, level)) for method in others
-            }
+            waits = {method: _difference(runs[method], runs[draco], _time_to(level)) for method in others}
             verdict = all_of([above(wait) for wait in waits.values()])
             add("DRACO is first to get there", draco, verdict, f"seconds later to {level:g}: {_listed(waits)}")
-        spread = _values(runs[draco], lambda run: run.summary["accuracy"]["std"])
-        measured = None if spread is None else interval(spread)
-        verdict = (
-            UNDECIDED
-            if measured is None
-            else HOLDS
-            if measured.high < SMALL_SPREAD
-            else FAILS
-            if measured.low > SMALL_SPREAD
-            else UNDECIDED
-        )
-        add(f"the spread over users is small (below {SMALL_SPREAD})", draco, verdict, f"std over users: {measured}")
+        spread = interval(_values(runs[draco], _final("accuracy", "std")) or [])
+        text = f"the spread over users is small (below {SMALL_SPREAD})"
+        add(text, draco, below(SMALL_SPREAD, spread), f"std over users: {_number(spread)}")
     return found
 
 
@@ -139,7 +136,7 @@ def _about_budget(figure: str, runs: Runs) -> list[Claim]:
                 "a large Psi makes the curves oscillate",
                 draco,
                 above(swings),
-                f"mean swing between evaluations, unlimited - {MODERATE} of the arrivals: {swings}",
+                f"mean swing between evaluations, unlimited - {MODERATE} of the arrivals: {_number(swings)}",
                 seeds,
             )
         )
@@ -150,7 +147,7 @@ def _about_budget(figure: str, runs: Runs) -> list[Claim]:
                 "a very small Psi makes learning slow",
                 draco,
                 above(gain),
-                f"accuracy averaged over the run, {MODERATE} - {STARVING} of the arrivals: {gain}",
+                f"accuracy averaged over the run, {MODERATE} - {STARVING} of the arrivals: {_number(gain)}",
                 seeds,
             )
         )
@@ -173,23 +170,31 @@ def mean_over_time(run: Run) -> float | None:
     return float(np.trapezoid(values.mean(axis=1), times_s) / (times_s[-1] - times_s[0]))
 
 
-def _time_to(run: Run, level: float) -> float | None:
-    reached = first_reached(run, "accuracy", level) if run.summary["status"] == "finished" else None
-    return None if reached is None else reached[0]
+def _time_to(level: float) -> Callable[[Run], float | None]:
+    def time_s(run: Run) -> float | None:
+        reached = first_reached(run, "accuracy", level) if run.summary["status"] == "finished" else None
+        return None if reached is None else reached[0]
+
+    return time_s
 
 
 def _common_level(runs: Runs) -> float:
-    """The highest hundredth that every run reached: all have a time to compare there."""
+    """The highest hundredth that every run reached, but for those that diverged: all have a time to compare there."""
     best = [
-        float(run.curve("accuracy")[1].mean(axis=1).max()) if run.summary["status"] == "finished" else 0.0
+        float(run.curve("accuracy")[1].mean(axis=1).max())
         for several in runs.values()
         for run in several
+        if run.summary["status"] == "finished"
     ]
-    return int(100 * min(best)) / 100
+    return int(100 * min(best, default=0.0)) / 100
 
 
 def _listed(differences: Mapping[str, Interval | None]) -> str:
-    return "; ".join(f"{method} {difference or 'no number'}" for method, difference in differences.items())
+    return "; ".join(f"{method} {_number(difference)}" for method, difference in differences.items())
+
+
+def _number(measured: Interval | None) -> str:
+    return "no number" if measured is None else str(measured)
 
 
 def claims_page(claims: Sequence[Claim], notes: Sequence[str], figures: Mapping[str, Sequence[str]]) -> str:

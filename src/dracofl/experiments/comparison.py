@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dracofl.build import build_problem, build_simulator, build_world
 from dracofl.config import kinds
 from dracofl.config.load import load_config
 from dracofl.config.schema import Config
-from dracofl.errors import ConfigError, RunFolderError
+from dracofl.errors import ConfigError, DataError, RunFolderError
 from dracofl.experiments.engine import Job, Progress, run_all
 from dracofl.telemetry.run import Run
 from dracofl.telemetry.storage import storage_errors, write_atomically
@@ -31,9 +32,9 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 STEP_FACTORS = (0.25, 0.5, 1.0)  # of the configuration's train.step
 SECOND_OPTION: dict[str, tuple[str, tuple[float | int, ...]]] = {
-    "sync-symm": ("method.gamma", (0.5, 1.0)),
-    "async-symm": ("method.iteration_s", (2.0, 10.0)),
-    "async-push": ("method.local_updates", (1, 5)),
+    "sync-symm": ("gamma", (0.5, 1.0)),
+    "async-symm": ("iteration_s", (2.0, 10.0)),
+    "async-push": ("local_updates", (1, 5)),
 }
 TUNING_SEEDS = (1001,)
 TUNING_SHARE = 0.5  # of the duration
@@ -51,7 +52,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         problems = []
-        known = [*kinds.sections()["method"], *VARIANTS]
+        known = _known_methods()
         problems += [
             f'"{name}" is not a method; choose from {", ".join(known)}' for name in self.methods if name not in known
         ]
@@ -72,21 +73,31 @@ class Comparison:
         fields = kinds.sections()["method"][kind].model_fields
         mine = []
         for override in self.overrides:
-            section, _, rest = override.partition(".")
-            if section == "method":
-                if rest.partition("=")[0] in fields:
-                    mine.append(override)
-            elif section in kinds.sections()["method"] or section in VARIANTS:
-                if section == method:
-                    mine.append(f"method.{rest}")
-            else:
+            section, name = _split_key(override)
+            if not name or section not in ("method", *_known_methods()):
+                mine.append(override)
+            elif section == method:
+                mine.append(f"method.{override.partition('.')[2]}")
+            elif section == "method" and name in fields:
                 mine.append(override)
         return load_config(self.source, [f"method.kind={kind}", *variant, *mine, f"seed={seed}", *changes])
 
-    def configs(self) -> dict[str, list[Config]]:
-        """Every reported run before tuning; raises if anything is wrong with any of them."""
+    def tuning_config(self, method: str, seed: int, *changes: str) -> Config:
+        """The same for choosing options: shorter, and judged on the validation split."""
+        duration_s = TUNING_SHARE * self.config(method, seed).duration_s
+        return self.config(method, seed, *changes, f"duration_s={duration_s!r}", "evaluate.split=validation")
+
+    def gives(self, method: str, name: str) -> bool:
+        """Whether an override sets this option of the method: then there is nothing to choose."""
+        return any(_split_key(override) in (("method", name), (method, name)) for override in self.overrides)
+
+    def configs(self) -> list[Config]:
+        """Of every run, with options not yet chosen; raises if anything is wrong with any of them."""
         self._refuse_keys_of_nobody()
-        return {method: [self.config(method, seed) for seed in self.seeds] for method in self.methods}
+        found = [self.config(method, seed) for method in self.methods for seed in self.seeds]
+        if self.tune:
+            found += [self.tuning_config(method, seed) for method in self.methods for seed in TUNING_SEEDS]
+        return found
 
     def _refuse_keys_of_nobody(self) -> None:
         members = kinds.sections()["method"]
@@ -94,16 +105,29 @@ class Comparison:
         owned = {name for kind in present for name in members[kind].model_fields}
         problems = []
         for override in self.overrides:
-            section, _, rest = override.partition(".")
-            name = rest.partition("=")[0]
-            if section == "method" and name == "kind":
-                problems.append("method.kind is what is compared: name the methods with --methods")
+            section, name = _split_key(override)
+            if (section, name) == ("seed", ""):
+                problems.append("seed is what is averaged over: say how many with --seeds")
+            elif not name or section not in ("method", *_known_methods()):
+                continue
+            elif name == "kind":
+                problems.append(f"{section}.kind is what is compared: name the methods with --methods")
             elif section == "method" and name not in owned:
                 problems.append(f"method.{name}: none of {', '.join(self.methods)} has this key")
-            elif (section in members or section in VARIANTS) and section not in self.methods:
+            elif section not in ("method", *self.methods):
                 problems.append(f"{override}: {section} is not among the methods compared ({', '.join(self.methods)})")
         if problems:
             raise ConfigError(problems)
+
+
+def _known_methods() -> tuple[str, ...]:
+    return (*kinds.sections()["method"], *VARIANTS)
+
+
+def _split_key(override: str) -> tuple[str, str]:
+    """Section and name, as in method.psi=20."""
+    section, _, name = override.partition("=")[0].partition(".")
+    return section.strip(), name.strip()
 
 
 Announce = Callable[[str], Progress]
@@ -112,7 +136,6 @@ Announce = Callable[[str], Progress]
 
 def compare(comparison: Comparison, folder: Path, announce: Announce) -> dict[str, list[Run]]:
     """Run it all, or what is left of it; the runs of each method, in the order of the seeds."""
-    comparison.configs()
     _open(comparison, folder)
     chosen: dict[str, tuple[str, ...]] = dict.fromkeys(comparison.methods, ())
     if comparison.tune:
@@ -129,22 +152,50 @@ def compare(comparison: Comparison, folder: Path, announce: Announce) -> dict[st
     return {method: [next(found) for _ in several] for method, several in jobs.items()}
 
 
-def _open(comparison: Comparison, folder: Path) -> None:
-    asked = dataclasses.asdict(comparison)
-    asked = json.loads(json.dumps(asked))
+def check(comparison: Comparison) -> None:
+    """Find now what would otherwise end it hours from now: in the keys, the data, the graphs."""
+    configs = comparison.configs()
+    last = configs[-1]  # if there are options to choose, it is of a run on the validation split
+    problem = build_problem(last)  # the data are the same for all methods
+    if last.evaluate.split == "validation" and last.task.kind != "quadratic" and not problem.test_samples(final=True):
+        raise DataError(
+            f"{last.data.dir} holds no samples for validation, on which options are chosen; get more of the data, or "
+            "take the options as they are with --no-tune"
+        )
+    for config in configs:
+        build_simulator(config, build_world(config), problem.parameter_count)
+
+
+def may_begin(comparison: Comparison, folder: Path) -> bool:
+    """True if there is nothing in the folder yet, False if this comparison was begun there; all else is refused."""
     file = folder / "comparison.json"
-    if file.exists():
-        if json.loads(file.read_text()) != asked:
+    if file.is_file():
+        try:
+            begun = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{file} cannot be read: {error}") from None
+        if begun != _as_json(comparison):
             raise RunFolderError(
                 f"{folder} holds another comparison (see {file.name} there): repeat its command to continue it, or "
                 "name another folder with --out"
             )
-        return
-    if folder.is_dir() and any(folder.iterdir()):
+        return False
+    # Of a process that was killed there may be the beginning of that file.
+    if folder.is_file() or (folder.is_dir() and any(path.suffix != ".unfinished" for path in folder.iterdir())):
         raise RunFolderError(f"{folder} exists and is not a comparison; name another with --out")
-    with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_json(file, asked)
+    return True
+
+
+def _open(comparison: Comparison, folder: Path) -> None:
+    if may_begin(comparison, folder):
+        check(comparison)
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "comparison.json", _as_json(comparison))
+
+
+def _as_json(comparison: Comparison) -> Any:
+    return json.loads(json.dumps(dataclasses.asdict(comparison)))
 
 
 def _tune(comparison: Comparison, folder: Path, announce: Announce) -> dict[str, tuple[str, ...]]:
@@ -157,11 +208,10 @@ def _tune(comparison: Comparison, folder: Path, announce: Announce) -> dict[str,
         comparison, folder, {m: [(step,) for step in steps[m]] for m in steps}, announce("choosing step sizes")
     )
     chosen = {method: _best(scores[method]) for method in comparison.methods}
-    given = {override.partition("=")[0] for override in comparison.overrides}
     second = {
-        method: [(*chosen[method], f"{SECOND_OPTION[method][0]}={value}") for value in SECOND_OPTION[method][1]]
+        method: [(*chosen[method], f"method.{SECOND_OPTION[method][0]}={value}") for value in SECOND_OPTION[method][1]]
         for method in comparison.methods
-        if method in SECOND_OPTION and SECOND_OPTION[method][0] not in given
+        if method in SECOND_OPTION and not comparison.gives(method, SECOND_OPTION[method][0])
     }
     more = _scores(comparison, folder, second, announce("choosing second options")) if second else {}
     chosen |= {method: _best(more[method]) for method in more}
@@ -191,15 +241,9 @@ def _scores(
     for method, several in options.items():
         for option in several:
             for seed in TUNING_SEEDS:
-                base = comparison.config(method, seed)
-                changes = (f"duration_s={TUNING_SHARE * base.duration_s!r}", "evaluate.split=validation")
+                config = comparison.tuning_config(method, seed, *option)
                 name = "-".join(part.partition(".")[2].replace("=", "-") for part in option)
-                jobs.append(
-                    Job(
-                        comparison.config(method, seed, *option, *changes),
-                        folder / "tuning" / method / f"{name}-seed-{seed}",
-                    )
-                )
+                jobs.append(Job(config, folder / "tuning" / method / f"{name}-seed-{seed}"))
                 places.append((method, option))
     found: dict[str, Scores] = {method: {} for method in options}
     for (method, option), run in zip(places, run_all(jobs, on_progress), strict=True):

@@ -16,7 +16,7 @@ from pathlib import Path
 from dracofl.datasets import fetch
 from dracofl.errors import ConfigError
 from dracofl.experiments.claims import MODERATE, OTHERS, STARVING, UNLIMITED, claims_page, judge
-from dracofl.experiments.comparison import LITERAL, Announce, Comparison, compare
+from dracofl.experiments.comparison import LITERAL, Announce, Comparison, check, compare, may_begin
 from dracofl.experiments.comparison_results import draw_curves_of, write_results
 from dracofl.experiments.engine import Job, run_all
 from dracofl.telemetry.run import Run
@@ -47,6 +47,16 @@ class Plan:
     def folder(self) -> str:
         return self.figure if self.tune else f"{self.figure}-quick"
 
+    @property
+    def sweeps_budget(self) -> bool:
+        return self.figure.startswith("fig4")
+
+    @property
+    def comparison(self) -> Comparison:
+        if self.sweeps_budget:
+            return Comparison(self.source, ("draco", LITERAL), self.seeds, self.overrides, tune=False)
+        return Comparison(self.source, METHODS, self.seeds, self.overrides, self.tune)
+
 
 def plan(figure: str, quick: bool, seeds: int | None, data: Path | None) -> Plan:
     """The full plan, or a quick one: fewer seeds, a shorter time, embedded data and no tuning of options."""
@@ -66,7 +76,7 @@ def plan(figure: str, quick: bool, seeds: int | None, data: Path | None) -> Plan
             if images
             else ("duration_s=600", "evaluate.every_s=30")
         )
-        length += ("evaluate.samples=500", "checkpoint.every_s=none", "method.period_s=30") if images else ()
+        length += ("evaluate.samples=500", "checkpoint.every_s=none", "method.period_s=60") if images else ()
     else:
         length = ("duration_s=1500", "train.local_steps=5", "evaluate.every_s=50") if images else ()
     return Plan(figure, source, (*length, *real), tuple(range(1, count + 1)), tune=not quick)
@@ -84,15 +94,21 @@ def _real_data(name: str, data: Path | None) -> Path | None:
 
 def reproduce(plans: list[Plan], out: Path, page: Path | None, announce: Announce) -> Path:
     """Make the figures, judge the claims, write the page; returns the page's path."""
+    destination = page or out
+    for one in plans:  # all of them before the first, which may take hours
+        begun = (out / one.folder).exists() if one.sweeps_budget else not may_begin(one.comparison, out / one.folder)
+        if not begun:
+            check(one.comparison)
+    with storage_errors(destination):
+        destination.mkdir(parents=True, exist_ok=True)
     figures: dict[str, dict[str, list[Run]]] = {}
     notes, pictures = [], {}
     for one in plans:
         folder = out / one.folder
         title = TITLES[one.figure].format(task=_task_name(one))
         headline = _headline(one, announce)
-        if one.figure.startswith("fig3"):
-            comparison = Comparison(one.source, METHODS, one.seeds, one.overrides, one.tune)
-            runs = compare(comparison, folder, headline)
+        if not one.sweeps_budget:
+            runs = compare(one.comparison, folder, headline)
             write_results(runs, folder, title)
             pictures[one.figure] = ["accuracy-time.png", "f1-time.png", "accuracy-bytes.png"]
         else:
@@ -106,14 +122,12 @@ def reproduce(plans: list[Plan], out: Path, page: Path | None, announce: Announc
             pictures[one.figure] = ["draco-accuracy.png", f"{LITERAL}-accuracy.png"]
         figures[one.figure] = runs
         notes.append(_note(one, title))
-    destination = page or out
-    with storage_errors(destination):
-        destination.mkdir(parents=True, exist_ok=True)
     shown: dict[str, list[str]] = {}
     for one in plans:
         shown[one.figure] = [f"{one.folder}-{name}" for name in pictures[one.figure]]
         for name in (*pictures[one.figure], "table.md"):
-            shutil.copyfile(out / one.folder / name, destination / f"{one.folder}-{name}")
+            with storage_errors(destination):
+                shutil.copyfile(out / one.folder / name, destination / f"{one.folder}-{name}")
     text = claims_page(judge(figures), notes, shown)
     write_atomically(destination / "claims.md", lambda file: file.write(text.encode()))
     return destination / "claims.md"
@@ -124,27 +138,33 @@ def _headline(one: Plan, announce: Announce) -> Announce:
 
 
 def _task_name(one: Plan) -> str:
-    real = any(override.startswith("data.dir=") for override in one.overrides)
     return {
         "glyphs": "synthetic glyphs (not EMNIST)",
         "emnist": "EMNIST",
-        "poker": "Poker hand (UCI files)" if real else "Poker hand (dealt)",
+        "poker": "Poker hand (UCI files)" if _real(one) else "Poker hand (dealt)",
     }[one.source]
+
+
+def _real(one: Plan) -> bool:
+    return any(override.startswith("data.dir=") for override in one.overrides)
 
 
 def _note(one: Plan, title: str) -> str:
     changes = " ".join(override for override in one.overrides if not override.startswith("data.dir="))
     tuned = "options tuned on the validation split" if one.tune else "quick: options not tuned"
     count = len(one.seeds)
-    return f"- {one.figure}: {title}; preset `{one.source}` {changes or '(as it is)'}; {count} seeds; {tuned}."
+    command = f"draco reproduce {one.figure}{'' if one.tune else ' --quick'} --seeds {count}"
+    return (
+        f"- {one.figure}: {title}; preset `{one.source}` {changes or '(as it is)'}; {count} seeds; {tuned}. "
+        f"Made by `{command}`{' with the real data' if _real(one) else ''}."
+    )
 
 
 def _sweep_budget(one: Plan, folder: Path, announce: Announce) -> dict[str, list[Run]]:
     """DRACO, default and literal, with several budgets."""
-    comparison = Comparison(one.source, ("draco", LITERAL), one.seeds, one.overrides, tune=False)
-    measured = run_all(
-        [Job(comparison.config("draco", 0), folder / "arrivals")], announce("counting arrivals without a limit")
-    )[0]
+    comparison = one.comparison
+    unlimited = comparison.config("draco", 0, f"method.psi={UNLIMITED}")
+    measured = run_all([Job(unlimited, folder / "arrivals")], announce("counting arrivals without a limit"))[0]
     arrivals = arrivals_a_period(measured, comparison)
     jobs, names = [], []
     for draco in ("draco", LITERAL):

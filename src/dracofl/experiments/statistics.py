@@ -19,7 +19,8 @@ class Interval(NamedTuple):
     seeds: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.4g}" if self.half_width is None else f"{self.mean:.4g} ± {self.half_width:.2g}"
+        mean = _rounded(self.mean, 4)
+        return mean if self.half_width is None else f"{mean} ± {_rounded(self.half_width, 2)}"
 
     @property
     def low(self) -> float:
@@ -28,6 +29,11 @@ class Interval(NamedTuple):
     @property
     def high(self) -> float:
         return math.inf if self.half_width is None else self.mean + self.half_width
+
+
+def _rounded(number: float, digits: int) -> str:
+    """To some digits, and without an exponent where people would not write one."""
+    return f"{number:.0f}" if 10**digits - 0.5 <= abs(number) < 1e6 else f"{number:.{digits}g}"
 
 
 def interval(values: Sequence[float]) -> Interval | None:

@@ -10,7 +10,7 @@ over the links that worked both ways; the weight of a link that failed goes back
 iteration's mixing matrix is symmetric and doubly stochastic. Weights are Metropolis'.
 
 Reconstructed from descriptions, not read from the paper's text. Decided here: a user that is ready waits for the next
-iteration, as its model does not change before; a message that arrives after its iteration is late; one that arrived on
+iteration, as its model does not change before; a message that would outlast its iteration is late; one that arrived on
 a link that failed the other way is lost.
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dracofl.clock import multiple
 from dracofl.methods.interface import Setting
 from dracofl.methods.rounds import give_up
 from dracofl.methods.symmetric import metropolis_weights, require_links_both_ways, working_links
@@ -113,9 +114,19 @@ class AsyncSymmNetwork:
             number, payload_bytes = self._state.iteration, self._setting.payload_bytes
             out += [
                 Copy(now_s, user, user, vector),
-                SendUpdate(user, number, vector, 1, now_s, payload_bytes, receivers, weights),
+                SendUpdate(
+                    user,
+                    number,
+                    vector,
+                    1,
+                    now_s,
+                    payload_bytes,
+                    receivers,
+                    weights,
+                    deadline_s=self._method.iteration_s,
+                ),
             ]
-        end_s = (self._state.iteration + 1) * self._method.iteration_s
+        end_s = multiple(self._state.iteration + 1, self._method.iteration_s)
         return [*out, SetTimer(Happening.PERIOD_ENDED, -1, end_s)]
 
     def _end_iteration(self, now_s: float) -> list[Command]:

@@ -10,7 +10,12 @@ _INDEX_BYTES = _VALUE_BYTES = 4
 _SEED_BYTES = 8
 
 
-def compressed_bytes(compression: Compression, parameters: int) -> int:
+def compressed_bytes(compression: Compression, parameters: int, whole_bytes: int) -> int:
+    """In proportion, where a whole model is said to take other than 4 bytes a parameter."""
+    return math.ceil(_raw_bytes(compression, parameters) * whole_bytes / (_VALUE_BYTES * parameters))
+
+
+def _raw_bytes(compression: Compression, parameters: int) -> int:
     match compression.kind:
         case "top-k":  # which entries, and their values
             return compression.amount * (_INDEX_BYTES + _VALUE_BYTES)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dracofl.clock import multiple
 from dracofl.methods.interface import Setting
 from dracofl.methods.weights import weight_rows
 from dracofl.protocol.commands import Command, Happening, SetTimer
@@ -122,5 +123,5 @@ class DracoNetwork:
         for node in self.nodes:
             out += node.period_ended(period, hub, everybody_else, reliable, now_s)
         # A multiple, not a sum: periods must not drift.
-        out.append(SetTimer(Happening.PERIOD_ENDED, -1, (period + 1) * self._method.period_s))
+        out.append(SetTimer(Happening.PERIOD_ENDED, -1, multiple(period + 1, self._method.period_s)))
         return out

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dracofl.methods.interface import Setting
 from dracofl.methods.rounds import RoundNetwork, give_up
-from dracofl.protocol.commands import Command, SendUpdate, Settle
+from dracofl.protocol.commands import Command, SendModel, SendUpdate, Settle
 from dracofl.protocol.messages import Message
 from dracofl.protocol.vectors import Vectors
 from dracofl.tape import Combine, Copy
@@ -35,7 +35,7 @@ class ServerMixing:
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self.vectors = Vectors(models=setting.users)
-        self.numbers: list[float] = []
+        self.numbers: list[float] = [0.0]  # rounds
 
     def start(self) -> list[Command]:
         return []
@@ -64,7 +64,13 @@ class ServerMixing:
     def mix(self, arrived: list[Message], now_s: float) -> list[Command]:
         share = 1.0 / self._setting.users
         terms = ((SERVER, share), *((message.vector, share) for message in arrived))
-        out: list[Command] = [Combine(now_s, SERVER, SERVER, terms)]
-        out += [Copy(now_s, user, SERVER, user) for user in range(self._setting.users) if user != SERVER]
+        self.numbers[0] += 1.0
+        vector, everybody_else = self.vectors.new(), tuple(range(1, self._setting.users))
+        round_number, payload_bytes = int(self.numbers[0]), self._setting.payload_bytes
+        out: list[Command] = [
+            Combine(now_s, SERVER, SERVER, terms),
+            Copy(now_s, SERVER, SERVER, vector),
+            SendModel(SERVER, round_number, vector, payload_bytes, everybody_else, reliable=True),
+        ]
         out += [Settle(message, Fate.APPLIED) for message in arrived]
         return out + give_up(self.vectors, arrived)

@@ -14,7 +14,7 @@ from dracofl.methods.interface import Setting
 from dracofl.protocol.commands import Command, Happening, RecordFinish, SendUpdate, SetTimer
 from dracofl.protocol.messages import Message
 from dracofl.protocol.vectors import Vectors, VectorsState
-from dracofl.tape import Combine, Free, Train
+from dracofl.tape import Combine, Copy, Free, Train
 
 
 class Mixing(Protocol):
@@ -68,6 +68,8 @@ class RoundNetwork:
         state = self._state
         if happening == Happening.UPDATE_DUE:
             out = self._finish_update(user, now_s)
+        elif message is not None and happening == Happening.MODEL_ARRIVED:
+            return [Copy(now_s, user, message.vector, user), *give_up(self.vectors, [message])]
         else:
             assert message is not None
             state.outstanding -= 1

@@ -91,7 +91,7 @@ class ChocoMixing:
                 Copy(now_s, user, user, vector),
                 SendUpdate(user, round_number, vector, 1, now_s, payload_bytes, receivers, weights, reports=True),
             ]
-        payload_bytes = compressed_bytes(self._compression, self._setting.parameters)
+        payload_bytes = compressed_bytes(self._compression, self._setting.parameters, self._setting.payload_bytes)
         out: list[Command] = []
         for receiver, weight in zip(receivers, weights, strict=True):
             difference, message = self.vectors.new(), self.vectors.new()

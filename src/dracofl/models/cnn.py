@@ -1,4 +1,30 @@
-"""A small convolutional network. Its defaults have exactly 149,194 parameters, the paper's 596,776 bytes."""
+"""A small convolutional network. Its defaults have exactly 149,194 parameters, the paper's 596,776 bytes.
+
+XLA's convolution is slow on a CPU and its gradient slower, so a convolution is one matrix product, weights by windows.
+Inside, the sample is the last axis of every array: windows and poolings are then whole rows of 64 numbers to copy or
+compare, and products are long in the axis that vector instructions run along. Five SGD steps with batches of 64, in
+the local update of `compute`, on one core of an AMD EPYC (Zen 4), the best of some 50 runs:
+
+    form                                                                       ms
+    samples first: lax.conv_general_dilated, lax.reduce_window                307
+                   lax.conv_general_dilated_patches, product                   78
+                   windows gathered by index, product                          52
+                   first layer so; second: width-only windows, three products  43
+                   windows from concatenated slices, product                   42
+    samples last:  a product for each place in the window, summed              60
+                   windows gathered by index, product                          27
+                   width-only windows, three products                          23
+                   a product for each row of the output                        22
+                   windows from stacked slices, product: this file             17
+                   the same with the gradient of lax.reduce_window             49
+                   the same with the gradient of maximum of four slices        36
+                   the same with the gradient of reshape and max               22
+                   the same in blocks of 32 or 16 samples                 18 or 27
+
+Where nothing is said of pooling it is as in this file. The products are 1.1 Gflop, 10 ms at the rate of a large one.
+A gradient of our own for the convolution gained nothing: that of stacked slices is a sum of padded arrays, which XLA
+fuses. XLA's flags are best left alone.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +41,12 @@ be half a gigabyte, and out of the cache they take five times as long."""
 
 @dataclass(frozen=True, slots=True)
 class Cnn:
-    """Convolution, 2x2 max pooling, ReLU, twice; dense with ReLU; dense. No padding, odd rows at a pooling's end dropped.
+    """Twice convolution, ReLU, 2x2 max pooling; then dense, ReLU, dense. No padding; a pooling drops an odd last row.
 
-    Features are grey images in rows, (n, side * side). The paper gives the size of its model and no more; of the
-    networks of this shape that have exactly that size for 47 classes this one was the quickest, and none learnt
-    more than a point better (25,000 EMNIST images, 10 epochs: 84%).
+    Features are grey images, (n, side * side). The paper gives the size of its model and no more. Of three networks
+    of this shape with exactly that size for 47 classes, the default is the quickest and learns as well as any: 85.2
+    to 85.9% of EMNIST's validation images after 10 epochs of 25,000; channels 28 and 47, hidden 112, 85.4 to 86.0% in
+    2.4 times the time; kernel 5, channels 10 and 21, hidden 374, 84.7 to 85.6% in 1.5 times.
     """
 
     side: int = 28
@@ -57,7 +84,8 @@ class Cnn:
             return self._block(parameters, features)
         blocks = -(-count // BLOCK)
         padded = jnp.pad(features, ((0, blocks * BLOCK - count), (0, 0))).reshape(blocks, BLOCK, -1)
-        return jax.lax.map(lambda block: self._block(parameters, block), padded).reshape(-1, self.classes)[:count]
+        logits: jax.Array = jax.lax.map(lambda block: self._block(parameters, block), padded)
+        return logits.reshape(-1, self.classes)[:count]
 
     def _block(self, parameters: list[tuple[jax.Array, jax.Array]], features: jax.Array) -> jax.Array:
         first, second, dense, last = parameters

@@ -5,6 +5,7 @@ Beside these a core returns operations of the tape (`dracofl.tape`), to be carri
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
@@ -45,6 +46,7 @@ class SendUpdate(NamedTuple):
 
     `weights` None asks for the rule "delivered": equal shares over the receivers that it will reach. `reports` asks to
     be told of each receiver that it does not reach. `reliable` goes around the air: at once and without fail.
+    `deadline_s` may be shorter than the channel's.
     """
 
     sender: int
@@ -57,6 +59,7 @@ class SendUpdate(NamedTuple):
     weights: tuple[float, ...] | None
     reports: bool = False
     reliable: bool = False
+    deadline_s: float = math.inf
 
 
 class SendModel(NamedTuple):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dracofl.channels.interface import Delivery, Medium
+from dracofl.clock import multiple
 from dracofl.methods.interface import Network
 from dracofl.protocol.commands import (
     Command,
@@ -125,6 +126,9 @@ class Simulator:
 
     def _carry_out(self, commands: list[Command], now_s: float) -> None:
         operations = self._stretch.operations
+        senders = [command.sender for command in commands if isinstance(command, SendUpdate)]
+        if len(senders) > 1:
+            self.medium.announce(frozenset(senders), now_s)
         for command in commands:
             if isinstance(command, SetTimer):
                 self._schedule(command.at_s, command.happening, command.user, None)
@@ -153,7 +157,7 @@ class Simulator:
         airtime_s, deliveries = 0.0, [_AT_ONCE] * len(send.receivers)
         if not send.reliable:
             airtime_s, deliveries = self.medium.transmit(
-                "update", send.sender, send.number, send.receivers, send.payload_bytes, now_s
+                "update", send.sender, send.number, send.receivers, send.payload_bytes, now_s, send.deadline_s
             )
         self._record(EventRow(now_s, EventKind.SENT, send.sender, -1, send.number, send.payload_bytes, airtime_s))
         reached = sum(delivery.fate is None for delivery in deliveries)
@@ -226,8 +230,8 @@ class Simulator:
 
     def _evaluate_by_time(self, until_s: float) -> None:
         state = self.state
-        while self._every_s is not None and state.evaluations_by_time * self._every_s <= until_s:
-            self._evaluate(state.evaluations_by_time * self._every_s)
+        while self._every_s is not None and (due_s := multiple(state.evaluations_by_time, self._every_s)) <= until_s:
+            self._evaluate(due_s)
             state.evaluations_by_time += 1
 
     def _evaluate_by_events(self, events: int) -> None:
