@@ -19,7 +19,7 @@ from dracofl.config.load import load_config
 from dracofl.errors import DataError, DracoError
 from dracofl.experiments.engine import Job, run_all
 
-LONGER = ("compare", "tiny", *QUADRATIC, "duration_s=3000", "checkpoint.every_s=300", "evaluate.every_s=300")
+LONGER = ("compare", "tiny", *QUADRATIC, "duration_s=1500", "checkpoint.every_s=150", "evaluate.every_s=300")
 ASKED = (*LONGER, "--methods", "draco,local", "--seeds", "3", "--no-tune", "--out", "found")
 """Six runs of a second or so each: long enough to be met in the middle."""
 COUNT = 6
@@ -142,7 +142,7 @@ def test_killed_twice_it_goes_on_and_ends_as_if_it_had_not_been(
     with comparing(*ASKED) as process:  # and now its master alone, as for want of memory
         wait_until(lambda: len(finished()) > len(first) or process.poll() is not None, "another is finished")
         process.kill()
-        wait_until(lambda: not alive(process.pid), "the workers have ended")
+        wait_until(lambda: not alive(process.pid), "its workers have ended")
     second = {path: identity(path) for path in finished()}
     assert len(first) < len(second) < COUNT
 
@@ -154,7 +154,7 @@ def test_killed_twice_it_goes_on_and_ends_as_if_it_had_not_been(
     assert not checkpoints()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_stopped_it_saves_and_can_go_on(
     number: signal.Signals, uninterrupted: dict[str, tuple[str, str]], here: HereAndNow
 ) -> None:
@@ -162,7 +162,7 @@ def test_stopped_it_saves_and_can_go_on(
         wait_until(checkpoints, "a run has saved itself")
         os.killpg(process.pid, number)
         out, err = process.communicate(timeout=60)
-        assert not alive(process.pid)
+        wait_until(lambda: not alive(process.pid), "its workers have ended")
     assert (process.returncode, out, err) == (130, "", STOPPED)
     assert len(finished()) < COUNT
     assert draco(*ASKED).code == 0
@@ -176,7 +176,7 @@ def test_stopped_while_the_workers_are_starting_nothing_is_said_of_them() -> Non
         time.sleep(0.3)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
-        assert not alive(process.pid)
+        wait_until(lambda: not alive(process.pid), "its workers have ended")
     assert (process.returncode, out, err) == (130, "", STOPPED)
     assert finished() == []
 
@@ -189,7 +189,7 @@ def test_a_second_ctrl_c_does_not_wait() -> None:
         time.sleep(0.3)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
-        assert not alive(process.pid)
+        wait_until(lambda: not alive(process.pid), "its workers have ended")
     assert (process.returncode, out, err) == (130, "", STOPPED)
 
 
@@ -199,7 +199,7 @@ def test_a_worker_that_is_killed_is_explained() -> None:
         worker = next(pid for pid in children(process.pid) if "spawn_main" in command_of(pid))
         os.kill(worker, signal.SIGKILL)
         out, err = process.communicate(timeout=60)
-        assert not alive(process.pid)
+        wait_until(lambda: not alive(process.pid), "its workers have ended")
     assert (process.returncode, out) == (2, "")
     assert err.splitlines()[-1] == (
         "draco: a process that ran a part of the work was killed, perhaps for want of memory; "

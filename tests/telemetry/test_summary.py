@@ -53,7 +53,7 @@ def summary_of(events: list[Any], messages: list[Any], metrics: list[Any]) -> di
         "messages": to_table("messages", messages),
         "metrics": to_table("metrics", metrics),
     }
-    return summarise(tables)
+    return summarise(tables, users=5)
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -188,7 +188,7 @@ class _Session:
         folder.write_summary(summary)
 
     def _summary(self, tables: dict[str, pa.Table], diverged: DivergedError | None) -> dict[str, Any]:
-        config, found = self.config, summarise(tables)
+        config, found = self.config, summarise(tables, self.config.users)
         return {
             "status": "finished" if diverged is None else "diverged",
             "diverged": None

@@ -12,7 +12,7 @@ from dracofl.trace import EventKind
 from dracofl.types import Fate
 
 
-def summarise(tables: dict[str, pa.Table]) -> dict[str, Any]:
+def summarise(tables: dict[str, pa.Table], users: int) -> dict[str, Any]:
     """Everything that the tables tell; numbers that do not exist are None."""
     events, messages, metrics = tables["events"], tables["messages"], tables["metrics"]
     kinds = _counts(events["kind"])
@@ -20,11 +20,20 @@ def summarise(tables: dict[str, pa.Table]) -> dict[str, Any]:
     ages = messages["age_s"].to_numpy()
     ages = ages[~np.isnan(ages)]
     last = _last_evaluation(metrics)
+    unified, models_received = kinds.get(EventKind.UNIFIED, 0), kinds.get(EventKind.MODEL_RECEIVED, 0)
+    models_sent = unified * (users - 1)
+    is_unified = pc.equal(events["kind"].cast(pa.string()), str(EventKind.UNIFIED))
+    over_the_air = models_received or pc.sum(events["airtime_s"].filter(is_unified)).as_py()
     return {
         "events": len(events),
         "local_updates": kinds.get(EventKind.FINISHED, 0),
         "transmissions": kinds.get(EventKind.SENT, 0),
-        "unifications": kinds.get(EventKind.UNIFIED, 0),
+        "unifications": unified,
+        # Outside the fates below. Reliable ones take no airtime, make no events of reception and reach everybody.
+        "unification_messages": {
+            "sent": models_sent,
+            "received": models_received if over_the_air else models_sent,
+        },
         "messages": {
             "sent": len(messages),
             "delivered": int((~np.isnan(messages["arrived_s"].to_numpy())).sum()),
