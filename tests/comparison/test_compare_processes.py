@@ -144,14 +144,13 @@ def test_killed_twice_it_goes_on_and_ends_as_if_it_had_not_been(
         process.kill()
         wait_until(lambda: not alive(process.pid), "its workers have ended")
     second = {path: identity(path) for path in finished()}
-    assert len(first) < len(second) < COUNT
+    assert len(first) < len(second) <= COUNT
 
     assert draco(*ASKED).code == 0
     assert len(here.begun) == COUNT - len(second)
     for path, before in (first | second).items():
         assert identity(path) == before
     assert hashes_of(Path("found")) == uninterrupted
-    assert not checkpoints()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
