@@ -32,12 +32,18 @@ class Batches:
 
     def rows(self, user: int, number: int) -> np.ndarray:
         """Rows of the pooled training data for local update `number`: shape (local_steps, batch)."""
-        first = number * self._local_steps
-        steps = range(first, first + self._local_steps)
         if self._order == "replacement":
             return self._drawn(user, number)
         per_epoch = len(self._rows_by_user[user]) // self._batch
-        return np.stack([self._epoch(user, step // per_epoch)[step % per_epoch] for step in steps])
+        epoch, start = divmod(number * self._local_steps, per_epoch)
+        if start + self._local_steps <= per_epoch:
+            return self._epoch(user, epoch)[start : start + self._local_steps]
+        parts, left = [], self._local_steps
+        while left:
+            parts.append(self._epoch(user, epoch)[start : start + left])
+            left -= len(parts[-1])
+            epoch, start = epoch + 1, 0
+        return np.concatenate(parts)
 
     def _drawn(self, user: int, number: int) -> np.ndarray:
         rows = self._rows_by_user[user]

@@ -73,9 +73,10 @@ class ReferenceExecutor:
 
     def _combine(self, operation: Combine) -> None:
         vectors = self.vectors
-        (first, first_weight), *others = operation.terms
-        destination = operation.destination
-        if first == destination and first_weight == 1.0 and all(source != destination for source, _ in others):
+        destination, terms = operation.destination, operation.terms
+        first, first_weight = terms[0]
+        others = terms[1:]
+        if first == destination and first_weight == 1.0 and destination not in [source for source, _ in others]:
             total = vectors[destination]
             if not total.flags.writeable:  # straight from JAX
                 total = vectors[destination] = total.copy()

@@ -29,7 +29,7 @@ from dracofl.protocol.commands import (
     Settle,
 )
 from dracofl.protocol.messages import Message
-from dracofl.tape import Evaluate, Free, Operation, Train
+from dracofl.tape import Combine, Compress, Copy, Evaluate, Free, Operation, Train
 from dracofl.trace import EventKind, EventRow, MessageRow, TraceHash
 from dracofl.types import Fate
 
@@ -37,6 +37,7 @@ _STRETCH_TRAININGS = 64
 _STRETCH_OPERATIONS = 4096
 _UNIFICATION_PRIORITY, _PRIORITY = 1, 2
 _AT_ONCE = Delivery(0.0)
+_FOR_THE_TAPE = (Combine, Free, Train, Copy, Compress, Evaluate)
 _ARRIVALS = {
     Happening.UPDATE_ARRIVED: EventKind.RECEIVED,
     Happening.MODEL_ARRIVED: EventKind.MODEL_RECEIVED,
@@ -115,14 +116,16 @@ class Simulator:
     def _step(self, scheduled: Scheduled) -> None:
         now_s, _, _, happening, user, message = scheduled
         self.state.now_s = now_s
-        self._evaluate_by_time(until_s=now_s)
-        if self.network.unifies(happening):
+        if self._every_s is not None:
+            self._evaluate_by_time(until_s=now_s)
+        if self._every_events is not None and self.network.unifies(happening):
             # An evaluation that falls on a unification is taken just before it.
             self._evaluate_by_events(self.state.events + 1)
         if message is not None and happening in _ARRIVALS:
             self._record(EventRow(now_s, _ARRIVALS[happening], user, message.sender, message.number, 0, 0.0))
         self._carry_out(self.network.handle(happening, user, message, now_s), now_s)
-        self._evaluate_by_events(self.state.events)
+        if self._every_events is not None:
+            self._evaluate_by_events(self.state.events)
 
     def _carry_out(self, commands: list[Command], now_s: float) -> None:
         operations = self._stretch.operations
@@ -130,7 +133,12 @@ class Simulator:
         if len(senders) > 1:
             self.medium.announce(frozenset(senders), now_s)
         for command in commands:
-            if isinstance(command, SetTimer):
+            if isinstance(command, _FOR_THE_TAPE):  # the most by far
+                operations.append(command)
+                self._operations += 1
+                if isinstance(command, Train):
+                    self._trainings += 1
+            elif isinstance(command, SetTimer):
                 self._schedule(command.at_s, command.happening, command.user, None)
             elif isinstance(command, Settle):
                 self._settle(command.message, command.fate, now_s, command.reason)
@@ -139,13 +147,8 @@ class Simulator:
             elif isinstance(command, RecordFinish):
                 self.state.updates += 1
                 self._record(EventRow(now_s, EventKind.FINISHED, command.user, -1, command.number, 0, 0.0))
-            elif isinstance(command, SendModel):
-                self._send_model(command, now_s)
             else:
-                operations.append(command)
-                self._operations += 1
-                if isinstance(command, Train):
-                    self._trainings += 1
+                self._send_model(command, now_s)
 
     def _schedule(self, time_s: float, happening: Happening, user: int, message: Message | None) -> None:
         state = self.state

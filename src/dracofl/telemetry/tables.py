@@ -84,7 +84,9 @@ def to_table(name: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
     arrays = []
     for column, column_field in zip(columns, schema, strict=True):
         if column_field.type == _WORD:
-            arrays.append(pa.array([str(word) for word in column], pa.string()).dictionary_encode())
+            codes = {word: code for code, word in enumerate(dict.fromkeys(column))}
+            indices = pa.array([codes[word] for word in column], pa.int8())
+            arrays.append(pa.DictionaryArray.from_arrays(indices, pa.array([str(word) for word in codes], pa.string())))
         else:
             arrays.append(pa.array(column, column_field.type))
     return pa.table(dict(zip(schema.names, arrays, strict=True))).cast(schema)
