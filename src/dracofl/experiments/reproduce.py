@@ -87,7 +87,7 @@ def _real_data(name: str, data: Path | None) -> Path | None:
     if data is not None:
         if not (data / name).is_dir():
             raise ConfigError(f"--data {data} has no folder {name}; it must hold emnist/ and poker/")
-        return (data / name).absolute()
+        return (data / name).resolve()
     cached = fetch.cache_folder() / name
     return cached if cached.is_dir() and any(cached.iterdir()) else None
 
