@@ -168,8 +168,7 @@ def _sweep_budget(one: Plan, folder: Path, announce: Announce) -> dict[str, list
     arrivals = arrivals_a_period(measured, comparison)
     jobs, names = [], []
     for draco in ("draco", LITERAL):
-        for fraction in FRACTIONS:
-            psi = UNLIMITED if fraction == UNLIMITED else str(max(1, round(float(fraction) * arrivals)))
+        for fraction, psi in budgets(arrivals).items():
             for seed in one.seeds:
                 config = comparison.config(draco, seed, f"method.psi={psi}")
                 jobs.append(Job(config, folder / "runs" / draco / f"psi-{psi}" / f"seed-{seed}"))
@@ -178,6 +177,17 @@ def _sweep_budget(one: Plan, folder: Path, announce: Announce) -> dict[str, list
     for name, run in zip(names, run_all(jobs, announce("sweeping Psi")), strict=True):
         found.setdefault(name, []).append(run)
     return found
+
+
+def budgets(arrivals: float) -> dict[str, str]:
+    """Psi for each fraction of the arrivals. With few arrivals several round to one Psi, which is then run once."""
+    found: dict[str, str] = {}
+    # Those that claims are about have the first right to a Psi, then the others in their order.
+    for fraction in sorted(FRACTIONS, key=lambda fraction: fraction not in (STARVING, MODERATE)):
+        psi = UNLIMITED if fraction == UNLIMITED else str(max(1, round(float(fraction) * arrivals)))
+        if psi not in found.values() or fraction == MODERATE:
+            found[fraction] = psi
+    return {fraction: found[fraction] for fraction in FRACTIONS if fraction in found}
 
 
 def arrivals_a_period(run: Run, comparison: Comparison) -> float:
