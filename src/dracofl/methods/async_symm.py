@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from dracofl.clock import multiple
 from dracofl.methods.interface import Setting
 from dracofl.methods.rounds import give_up
+from dracofl.methods.sending import send_model
 from dracofl.methods.symmetric import metropolis_weights, require_links_both_ways, working_links
 from dracofl.methods.sync_symm import LINK_RESTED
-from dracofl.protocol.commands import Command, Happening, RecordFinish, SendUpdate, SetTimer, Settle
+from dracofl.protocol.commands import Command, Happening, RecordFinish, SetTimer, Settle
 from dracofl.protocol.messages import Message
 from dracofl.protocol.node import NONE
 from dracofl.protocol.vectors import Vectors, VectorsState
-from dracofl.tape import Combine, Copy, Free, Train
+from dracofl.tape import Combine, Free, Train
 from dracofl.types import Fate
 
 
@@ -109,23 +110,18 @@ class AsyncSymmNetwork:
     def _begin_iteration(self, now_s: float) -> list[Command]:
         out: list[Command] = []
         for user, receivers in enumerate(self._setting.graph.successors):
-            vector = self.vectors.new()
             weights = tuple(self._method.zeta * self._weights[user][receiver] for receiver in receivers)
             number, payload_bytes = self._state.iteration, self._setting.payload_bytes
-            out += [
-                Copy(now_s, user, user, vector),
-                SendUpdate(
-                    user,
-                    number,
-                    vector,
-                    1,
-                    now_s,
-                    payload_bytes,
-                    receivers,
-                    weights,
-                    deadline_s=self._method.iteration_s,
-                ),
-            ]
+            out += send_model(
+                self.vectors,
+                user,
+                number,
+                payload_bytes,
+                receivers,
+                weights,
+                now_s,
+                deadline_s=self._method.iteration_s,
+            )
         end_s = multiple(self._state.iteration + 1, self._method.iteration_s)
         return [*out, SetTimer(Happening.PERIOD_ENDED, -1, end_s)]
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from dracofl.methods.interface import Setting
 from dracofl.methods.rounds import RoundNetwork, give_up
-from dracofl.protocol.commands import Command, SendModel, SendUpdate, Settle
+from dracofl.methods.sending import send_model
+from dracofl.protocol.commands import Command, SendModel, Settle
 from dracofl.protocol.messages import Message
 from dracofl.protocol.vectors import Vectors
 from dracofl.tape import Combine, Copy
@@ -43,23 +44,10 @@ class ServerMixing:
     def send(self, user: int, round_number: int, now_s: float) -> list[Command]:
         if user == SERVER:
             return []
-        vector = self.vectors.new()
-        share = 1.0 / self._setting.users
-        return [
-            Copy(now_s, user, user, vector),
-            SendUpdate(
-                user,
-                round_number,
-                vector,
-                1,
-                now_s,
-                self._setting.payload_bytes,
-                (SERVER,),
-                (share,),
-                reports=True,
-                reliable=True,
-            ),
-        ]
+        share, payload_bytes = 1.0 / self._setting.users, self._setting.payload_bytes
+        return send_model(
+            self.vectors, user, round_number, payload_bytes, (SERVER,), (share,), now_s, reports=True, reliable=True
+        )
 
     def mix(self, arrived: list[Message], now_s: float) -> list[Command]:
         share = 1.0 / self._setting.users

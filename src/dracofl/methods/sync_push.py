@@ -20,10 +20,11 @@ from dataclasses import dataclass
 
 from dracofl.methods.interface import Setting
 from dracofl.methods.rounds import RoundNetwork, give_up
-from dracofl.protocol.commands import Command, SendUpdate, Settle
+from dracofl.methods.sending import send_model
+from dracofl.protocol.commands import Command, Settle
 from dracofl.protocol.messages import Message
 from dracofl.protocol.vectors import Vectors
-from dracofl.tape import Combine, Copy
+from dracofl.tape import Combine
 from dracofl.types import Fate
 
 _WEIGHT_BYTES = 8
@@ -49,22 +50,8 @@ class PushSumMixing:
     def send(self, user: int, round_number: int, now_s: float) -> list[Command]:
         receivers = self._setting.graph.successors[user]
         share = self.numbers[user] / (1 + len(receivers))
-        vector = self.vectors.new()
-        payload_bytes = self._setting.payload_bytes + _WEIGHT_BYTES
-        return [
-            Copy(now_s, user, user, vector),
-            SendUpdate(
-                user,
-                round_number,
-                vector,
-                1,
-                now_s,
-                payload_bytes,
-                receivers,
-                (share,) * len(receivers),
-                reports=True,
-            ),
-        ]
+        weights, payload_bytes = (share,) * len(receivers), self._setting.payload_bytes + _WEIGHT_BYTES
+        return send_model(self.vectors, user, round_number, payload_bytes, receivers, weights, now_s, reports=True)
 
     def mix(self, arrived: list[Message], now_s: float) -> list[Command]:
         heard: dict[int, list[Message]] = defaultdict(list)

@@ -24,6 +24,7 @@ from dracofl.errors import ConfigError
 from dracofl.methods.compression import compressed_bytes
 from dracofl.methods.interface import Setting
 from dracofl.methods.rounds import RoundNetwork, give_up
+from dracofl.methods.sending import send_model
 from dracofl.methods.symmetric import metropolis_weights, require_links_both_ways, working_links
 from dracofl.protocol.commands import Command, SendUpdate, Settle
 from dracofl.protocol.messages import Message
@@ -85,12 +86,8 @@ class ChocoMixing:
         receivers = self._setting.graph.successors[user]
         weights = tuple(self._weights[user][receiver] for receiver in receivers)
         if self._compression is None:
-            vector = self.vectors.new()
             payload_bytes = self._setting.payload_bytes
-            return [
-                Copy(now_s, user, user, vector),
-                SendUpdate(user, round_number, vector, 1, now_s, payload_bytes, receivers, weights, reports=True),
-            ]
+            return send_model(self.vectors, user, round_number, payload_bytes, receivers, weights, now_s, reports=True)
         payload_bytes = compressed_bytes(self._compression, self._setting.parameters, self._setting.payload_bytes)
         out: list[Command] = []
         for receiver, weight in zip(receivers, weights, strict=True):
