@@ -38,7 +38,9 @@ from dracofl.topologies.star import Star
 from dracofl.types import Graph
 
 if TYPE_CHECKING:
+    from dracofl.compute.executor import Executor
     from dracofl.compute.problem import Problem
+    from dracofl.compute.timings import Timings
     from dracofl.datasets.samples import Classification
 
 METHODS: dict[str, Any] = {
@@ -120,6 +122,16 @@ def build_problem(config: Config) -> Problem:
         quadratic = Quadratic.generate(seed=config.seed, users=config.users, **_options(config.task))
         return QuadraticProblem(quadratic, step=train.step, local_steps=train.local_steps)
     return _build_classification(config)
+
+
+def build_executor(config: Config, problem: Problem, timings: Timings) -> Executor:
+    """What plays the tape. Imports JAX."""
+    from dracofl.compute.compiled import CompiledExecutor
+    from dracofl.compute.reference import ReferenceExecutor
+
+    kind = CompiledExecutor if config.executor == "compiled" else ReferenceExecutor
+    measured = config.users if config.evaluate.users is None else min(config.evaluate.users, config.users)
+    return kind(problem, config.users, measured, timings)
 
 
 def _build_classification(config: Config) -> Problem:

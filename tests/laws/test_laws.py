@@ -41,7 +41,7 @@ class RandomUpdates:
 
 def play_operation(executor: ReferenceExecutor, operation: Operation) -> None:
     if not isinstance(operation, Evaluate):
-        executor.play([operation], lambda _: None)
+        executor.play([operation])
 
 
 def check_law_1(timeline: Timeline) -> None:

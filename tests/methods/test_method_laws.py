@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from method_table import CHANNELS, DIRECTED, EVERYWHERE, SYMMETRIC, TABLE
 from pydantic import TypeAdapter
 from timelines import Timeline, contents, play
 
@@ -24,38 +25,10 @@ from dracofl.tape import Combine, Copy, Evaluate, Free, Train
 from dracofl.trace import EventKind
 from dracofl.types import Fate
 
-SYMMETRIC = ("cycle", "complete", "star", "grid", "torus", "geometric")
-DIRECTED = ("directed-cycle", "exponential", "k-out", "erdos-renyi")
-
-# A new method adds a row: its options, and whether it can do with links that go one way.
-TABLE: dict[str, tuple[list[str], bool]] = {
-    "draco": (["method.psi=20", "method.period_s=30"], True),
-    "sync-symm": ([], False),
-    "sync-push": ([], True),
-    "async-symm": (["method.iteration_s=4"], False),
-    "async-push": (["method.streams=2", "method.local_updates=2"], True),
-    "fedavg": ([], True),
-    "local": ([], True),
-}
-CHANNELS = {
-    "ideal": ["channel.kind=ideal"],
-    "exponential": ["channel.kind=exponential", "channel.rate=0.5", "channel.deadline_s=4"],
-    "lossy": ["channel.kind=lossy", "channel.loss=0.4", "channel.delay_s=1"],
-    "wireless": ["channel.message_bytes=20000000"],
-}
-
 
 def configure(method: str, *overrides: str) -> Config:
     base = ["task.kind=quadratic", "users=7", "duration_s=120", "evaluate.every_s=30", f"method.kind={method}"]
     return load_config("tiny", [*base, *TABLE[method][0], *overrides])
-
-
-EVERYWHERE = [
-    pytest.param(method, topology, channel, id=f"{method}, {topology}, {channel}")
-    for method, (_, directed) in TABLE.items()
-    for topology in SYMMETRIC + (DIRECTED if directed else ())
-    for channel in CHANNELS
-]
 
 
 def test_every_method_is_in_the_table() -> None:
@@ -122,14 +95,14 @@ def computing_times(config: Config) -> dict[int, list[float]]:
 
 
 @pytest.mark.parametrize("method", TABLE)
-def test_a_method_cut_anywhere_goes_on_as_if_it_had_not_been(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_cut_anywhere_goes_on_as_if_it_had_not_been(method: str) -> None:
     config = configure(method, *CHANNELS["exponential"])
     whole = play(config)
-    monkeypatch.setattr("dracofl.sim.simulator._STRETCH_TRAININGS", 3)
     simulator = build_simulator(config, build_world(config), 10)
     simulator.start()
     operations, cuts = [], 0
     while not simulator.state.done:
+        simulator.stretch_trainings = 3
         operations += simulator.next_stretch().operations
         cuts += 1
         # Write everything down, and go on with a new simulator that has read it.
@@ -172,7 +145,7 @@ def played_numbers(timeline: Timeline, scale: float = 1.0) -> tuple[ReferenceExe
     """The tape played on numbers."""
     executor = ReferenceExecutor(Numbers(scale), timeline.config.users)
     operations = [operation for operation in timeline.operations if not isinstance(operation, Evaluate)]
-    executor.play(operations, lambda _: None)
+    executor.play(operations)
     return executor, operations
 
 
@@ -231,7 +204,7 @@ def test_sync_push_conserves_the_sum_of_w_and_of_w_z(topology: str, channel: str
     simulator.start()
     while not simulator.state.done:
         operations = simulator.next_stretch().operations
-        executor.play([one for one in operations if not isinstance(one, Evaluate)], lambda _: None)
+        executor.play([one for one in operations if not isinstance(one, Evaluate)])
     assert simulator.network.state.number > 3  # rounds
     weights = np.array(simulator.network.state.numbers)
     assert weights.sum() == pytest.approx(7.0, abs=1e-9)
@@ -389,7 +362,7 @@ def test_fedavg_gives_everybody_the_mean_model_each_round() -> None:
     expected, rounds = Numbers().init().astype(np.float64), 0
     operations = [one for one in timeline.operations if not isinstance(one, Evaluate)]
     for operation, following in itertools.pairwise(operations):
-        executor.play([operation], lambda _: None)
+        executor.play([operation])
         if isinstance(operation, Copy) and operation.user == 6 and isinstance(following, Free):
             expected += sum(Numbers().local_update(None, user, rounds) for user in range(7)) / 7
             assert len({model.tobytes() for model in executor.models()}) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -48,15 +47,36 @@ class ClassificationProblem:
     def init(self) -> np.ndarray:
         return self._model.init(rng.generator(self._seed, "init"))
 
-    def compile(self) -> None:
+    def compile_evaluation(self) -> None:
         flat = self.init()
-        self.local_update(flat, 0, 0).block_until_ready()
         for final in (False, True):
             self._confusion(flat, *self._test(final))[1].block_until_ready()
 
     def local_update(self, model: np.ndarray, user: int, number: int) -> jax.Array:
-        delta: jax.Array = self._compiled_delta(model, *self.pool, self.batches.rows(user, number))
+        delta: jax.Array = self._compiled_delta(model, self.pool, self.batch(user, number))
         return delta
+
+    def batch(self, user: int, number: int) -> np.ndarray:
+        return self.batches.rows(user, number)
+
+    def delta(self, flat: jax.Array, pool: tuple[jax.Array, ...], batch: jax.Array) -> jax.Array:
+        """`batch` has a row of the pool's indices for each SGD step. Parameters are flat only at the ends of the
+        loop: inside it that would cost a third of its speed."""
+        inputs, labels = pool
+
+        def sgd(parameters: Parameters, rows: jax.Array) -> tuple[Parameters, None]:
+            gradient = jax.grad(self._objective)(parameters, inputs[rows], labels[rows])
+            return jax.tree.map(lambda value, slope: value - self._step * slope, parameters, gradient), None
+
+        parameters, _ = jax.lax.scan(sgd, self._model.unflatten(flat), batch)
+        return self._model.flatten(parameters) - flat
+
+    def _objective(self, parameters: Parameters, inputs: jax.Array, labels: jax.Array) -> jax.Array:
+        loss = _cross_entropy(self._model.apply(parameters, self._data.encode(inputs)), labels)
+        if self._l2:
+            squares = [jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters)]
+            loss += 0.5 * self._l2 * sum(squares)
+        return loss
 
     def evaluate(self, models: np.ndarray, final: bool) -> list[Scores]:
         inputs, labels = self._test(final)
@@ -85,28 +105,6 @@ class ClassificationProblem:
     @functools.cached_property
     def _compiled_delta(self) -> jax.stages.Wrapped:
         return jax.jit(self.delta, compiler_options=COMPILER_OPTIONS)
-
-    @functools.cached_property
-    def delta(self) -> Callable[..., jax.Array]:
-        """(model, pool's inputs, pool's labels, rows) -> update: pure, to be compiled alone or inside a loop."""
-        model, encode, step, l2 = self._model, self._data.encode, self._step, self._l2
-
-        def objective(parameters: Parameters, inputs: jax.Array, labels: jax.Array) -> jax.Array:
-            loss = _cross_entropy(model.apply(parameters, encode(inputs)), labels)
-            if l2:
-                squares = [jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters)]
-                loss += 0.5 * l2 * sum(squares)
-            return loss
-
-        def delta(flat: jax.Array, inputs: jax.Array, labels: jax.Array, rows: jax.Array) -> jax.Array:
-            def sgd(parameters: Parameters, batch: jax.Array) -> tuple[Parameters, None]:
-                gradient = jax.grad(objective)(parameters, inputs[batch], labels[batch])
-                return jax.tree.map(lambda value, slope: value - step * slope, parameters, gradient), None
-
-            parameters, _ = jax.lax.scan(sgd, model.unflatten(flat), rows)
-            return model.flatten(parameters) - flat
-
-        return delta
 
     @functools.cached_property
     def _confusion(self) -> jax.stages.Wrapped:

@@ -33,12 +33,25 @@ class Problem(Protocol):
         """The model that everybody starts from."""
         ...
 
-    def compile(self) -> None:
-        """Build every program now, so that a run's time can be told apart from its compilation."""
+    def compile_evaluation(self) -> None:
+        """Build the programs of `evaluate` now, so that a run's time can be told apart from its compilation."""
+        ...
+
+    @property
+    def pool(self) -> tuple[jax.Array, ...]:
+        """The data of all users, as the compiled step reads it."""
+        ...
+
+    def batch(self, user: int, number: int) -> np.ndarray:
+        """What local update `number` (from 0) of this user takes from the pool: int32, always of one shape."""
+        ...
+
+    def delta(self, flat: jax.Array, pool: tuple[jax.Array, ...], batch: jax.Array) -> jax.Array:
+        """The update begun from the model `flat`: pure, to be compiled alone or inside a larger program."""
         ...
 
     def local_update(self, model: np.ndarray, user: int, number: int) -> jax.Array:
-        """Delta of local update `number` (from 0) of this user, begun from `model`."""
+        """The update `number` of this user, begun from `model`, in a call of its own."""
         ...
 
     def evaluate(self, models: np.ndarray, final: bool) -> list[Scores]:

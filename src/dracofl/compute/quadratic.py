@@ -27,12 +27,25 @@ class QuadraticProblem:
     def init(self) -> np.ndarray:
         return np.zeros(self.parameter_count, dtype=np.float32)
 
-    def compile(self) -> None:
-        self.local_update(self.init(), 0, 0).block_until_ready()
+    def compile_evaluation(self) -> None:
+        """There is nothing to compile."""
 
     def local_update(self, model: np.ndarray, user: int, number: int) -> jax.Array:
-        delta: jax.Array = self._delta(model, self._optima[user])
+        delta: jax.Array = self._compiled_delta(model, self.pool, self.batch(user, number))
         return delta
+
+    def batch(self, user: int, number: int) -> np.ndarray:
+        return np.array(user, dtype=np.int32)
+
+    def delta(self, flat: jax.Array, pool: tuple[jax.Array, ...], batch: jax.Array) -> jax.Array:
+        curvatures, optima = pool
+        optimum = optima[batch]
+
+        def sgd(_: int, point: jax.Array) -> jax.Array:
+            return point - self._step * curvatures * (point - optimum)
+
+        end: jax.Array = jax.lax.fori_loop(0, self.local_steps, sgd, flat)
+        return end - flat
 
     def evaluate(self, models: np.ndarray, final: bool) -> list[Scores]:
         losses = self._data.objective(models.astype(np.float64))
@@ -42,19 +55,12 @@ class QuadraticProblem:
         return 0
 
     @functools.cached_property
-    def _optima(self) -> np.ndarray:
-        return self._data.optima.astype(np.float32)
+    def pool(self) -> tuple[jax.Array, ...]:
+        return (
+            jnp.asarray(self._data.curvatures, dtype=jnp.float32),
+            jnp.asarray(self._data.optima, dtype=jnp.float32),
+        )
 
     @functools.cached_property
-    def _delta(self) -> jax.stages.Wrapped:
-        curvatures = jnp.asarray(self._data.curvatures, dtype=jnp.float32)
-        step, local_steps = self._step, self.local_steps
-
-        def delta(flat: jax.Array, optimum: jax.Array) -> jax.Array:
-            def sgd(_: int, point: jax.Array) -> jax.Array:
-                return point - step * curvatures * (point - optimum)
-
-            end: jax.Array = jax.lax.fori_loop(0, local_steps, sgd, flat)
-            return end - flat
-
-        return jax.jit(delta, compiler_options=COMPILER_OPTIONS)
+    def _compiled_delta(self) -> jax.stages.Wrapped:
+        return jax.jit(self.delta, compiler_options=COMPILER_OPTIONS)

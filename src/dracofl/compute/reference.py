@@ -2,74 +2,88 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from dracofl.compute.compressors import compress
-from dracofl.compute.problem import Problem, Scores
+from dracofl.compute.evaluation import Evaluation, measure, snapshot
+from dracofl.compute.problem import Problem
+from dracofl.compute.timings import Timings
 from dracofl.errors import DivergedError
-from dracofl.tape import Combine, Compress, Copy, Evaluate, Free, Operation, Train
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """Everybody's model at one instant, and the virtual mean model x-bar that nobody has."""
-
-    at_s: float
-    events: int
-    final: bool
-    samples: int
-    users: list[Scores]
-    distances: np.ndarray  # ||x(i) - x-bar||
-    mean_model: Scores
+from dracofl.tape import Combine, Compress, Copy, Free, Operation, Train
 
 
 class ReferenceExecutor:
     """Holds every live vector by name. Aggregation is NumPy in float32: in place, and without a dispatch a message."""
 
-    def __init__(self, problem: Problem, users: int) -> None:
+    def __init__(
+        self, problem: Problem, users: int, measured_users: int | None = None, timings: Timings | None = None
+    ) -> None:
         self._problem = problem
         self._users = users
+        self._measured_users = users if measured_users is None else measured_users
+        self._timings = timings or Timings()
+        self._evaluations: list[Evaluation] = []
         start = problem.init()
         self.vectors: dict[int, np.ndarray] = {user: start.copy() for user in range(users)}
 
-    def play(self, operations: Iterable[Operation], on_evaluation: Callable[[Evaluation], None]) -> None:
-        """Carry out the operations; raise DivergedError at the first that makes a value non-finite."""
-        with np.errstate(over="ignore", invalid="ignore"):  # found by the check, with more to say
-            self._play(operations, on_evaluation)
+    def compile(self) -> None:
+        self._problem.local_update(self._problem.init(), 0, 0).block_until_ready()
+        if self._measured_users:
+            self._problem.compile_evaluation()
 
-    def _play(self, operations: Iterable[Operation], on_evaluation: Callable[[Evaluation], None]) -> None:
-        vectors = self.vectors
-        for operation in operations:
-            if isinstance(operation, Combine):
-                self._combine(operation)
-                self._check(vectors[operation.destination], operation)
-            elif isinstance(operation, Free):
-                del vectors[operation.vector]
-            elif isinstance(operation, Train):
-                source = vectors[operation.source]
-                update = np.asarray(self._problem.local_update(source, operation.user, operation.number))
-                self._check(update, operation)
-                vectors[operation.destination] = update
-            elif isinstance(operation, Compress):
-                source = vectors[operation.source]
-                vectors[operation.destination] = compress(source, operation.compression, operation.draws)
-            elif isinstance(operation, Copy):
-                vectors[operation.destination] = vectors[operation.source].copy()
-            else:
-                on_evaluation(self._evaluate(operation))
+    def prepare(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        return operations
+
+    def play(self, prepared: Sequence[Operation]) -> None:
+        """Raises DivergedError at the first operation that makes a value non-finite."""
+        with np.errstate(over="ignore", invalid="ignore"):  # found by the check, with more to say
+            for operation in prepared:
+                self._play(operation)
+
+    def evaluations(self, wait: bool) -> list[Evaluation]:
+        finished, self._evaluations = self._evaluations, []
+        return finished
+
+    def state(self) -> dict[int, np.ndarray]:
+        return self.vectors
+
+    def restore(self, state: dict[int, np.ndarray]) -> None:
+        self.vectors = {name: vector.copy() for name, vector in state.items()}
 
     def models(self) -> np.ndarray:
         return np.stack([self.vectors[user] for user in range(self._users)])
 
-    def model_hash(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for user in range(self._users):
-            digest.update(self.vectors[user].astype("<f4").tobytes())
-        return digest.hexdigest()
+    def close(self) -> None:
+        """Nothing runs in the background."""
+
+    def _play(self, operation: Operation) -> None:
+        vectors, timings = self.vectors, self._timings
+        if isinstance(operation, Combine):
+            with timings.under("aggregation"):
+                self._combine(operation)
+                _check(vectors[operation.destination], operation)
+        elif isinstance(operation, Free):
+            del vectors[operation.vector]
+        elif isinstance(operation, Train):
+            with timings.under("training"):
+                source = vectors[operation.source]
+                update = np.asarray(self._problem.local_update(source, operation.user, operation.number))
+                _check(update, operation)
+                vectors[operation.destination] = update
+        elif isinstance(operation, Compress):
+            with timings.under("aggregation"):
+                source = vectors[operation.source]
+                vectors[operation.destination] = compress(source, operation.compression, operation.draws)
+        elif isinstance(operation, Copy):
+            with timings.under("aggregation"):
+                vectors[operation.destination] = vectors[operation.source].copy()
+        elif self._measured_users:
+            with timings.under("evaluation"):
+                taken = snapshot(operation, self.models(), self._measured_users)
+                self._evaluations.append(measure(self._problem, taken))
 
     def _combine(self, operation: Combine) -> None:
         vectors = self.vectors
@@ -86,25 +100,20 @@ class ReferenceExecutor:
             total += np.float32(weight) * vectors[source]
         vectors[destination] = total
 
-    @staticmethod
-    def _check(vector: np.ndarray, operation: Train | Combine) -> None:
-        # One pass of BLAS suspects; the exact test runs only then, as the square of a large finite vector overflows.
-        if not np.isfinite(vector.dot(vector)) and not np.isfinite(vector).all():
-            what = f"local update {operation.number}" if isinstance(operation, Train) else "applying updates"
-            raise DivergedError(time_s=operation.at_s, user=operation.user, operation=what)
 
-    def _evaluate(self, operation: Evaluate) -> Evaluation:
-        models = self.models()
-        mean = models.mean(axis=0, dtype=np.float64)
-        distances = np.sqrt(((models - mean) ** 2).sum(axis=1))
-        rows = np.concatenate([models, mean[None].astype(np.float32)])
-        *users, mean_model = self._problem.evaluate(rows, operation.final)
-        return Evaluation(
-            operation.at_s,
-            operation.events,
-            operation.final,
-            self._problem.test_samples(operation.final),
-            users,
-            distances,
-            mean_model,
-        )
+def is_finite(vector: np.ndarray) -> bool:
+    # One pass of BLAS suspects; the exact test runs only then, as the square of a large finite vector overflows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(vector.dot(vector)) or bool(np.isfinite(vector).all())
+
+
+def failed(operation: Operation) -> DivergedError:
+    """What to say of an operation that made a value which is not finite."""
+    assert isinstance(operation, Train | Combine | Copy)
+    what = f"local update {operation.number}" if isinstance(operation, Train) else "applying updates"
+    return DivergedError(time_s=operation.at_s, user=operation.user, operation=what)
+
+
+def _check(vector: np.ndarray, operation: Train | Combine) -> None:
+    if not is_finite(vector):
+        raise failed(operation)

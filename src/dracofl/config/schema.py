@@ -371,6 +371,9 @@ class Evaluate(Section):
         "test samples of an evaluation, the first ones; none: all. The last one always uses all",
         "samples",
     )
+    users: Optional[Annotated[int, Field(ge=0)]] = key(
+        None, "users that are measured, the first ones; none: all; 0: nobody, there is no evaluation", "users"
+    )
     split: Literal["test", "validation"] = key(
         "test", "which samples are scored: the test set, or others that are kept apart for choosing options"
     )
@@ -415,7 +418,9 @@ class Config(Section):
     users: int = key(25, "number of users (N)", "users", ge=2)
     duration_s: float = key(5000.0, "simulated time (T)", "s", gt=0)
     seed: int = key(1, "of all random draws", ge=0, lt=2**63)
-    executor: Literal["reference"] = key("reference", "what plays the tape: reference does one operation at a time")
+    executor: Literal["compiled", "reference"] = key(
+        "compiled", "what plays the tape: compiled, in whole stretches on all cores, or reference, an operation at a time"
+    )
     task: Task = PokerTask()
     data: Data = Data()
     model: Model = MlpModel()

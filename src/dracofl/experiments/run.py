@@ -1,6 +1,7 @@
 """A run: the simulator writes the tape, the executor plays it, the recorder keeps what happened.
 
-Between two stretches of tape both planes are at the same point; that is where a run is saved and may be stopped.
+The simulator runs ahead in a thread of its own. Where it waits for the executor, between two stretches of tape, both
+planes are at the same point; that is where a run is saved and may be stopped.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ import jax
 import pyarrow as pa
 
 import dracofl
-from dracofl.build import build_problem, build_simulator, build_world, doubts_about
-from dracofl.compute.reference import Evaluation, ReferenceExecutor
+from dracofl.build import build_executor, build_problem, build_simulator, build_world, doubts_about
+from dracofl.compute.evaluation import Evaluation
+from dracofl.compute.executor import hash_of
+from dracofl.compute.timings import Timings
 from dracofl.config.consistency import doubts
 from dracofl.config.load import load_config
 from dracofl.config.render import to_toml
 from dracofl.config.schema import Config
 from dracofl.errors import DivergedError, Interrupted, RunFolderError
 from dracofl.experiments import checkpoint
+from dracofl.experiments.ahead import ControlThread
 from dracofl.experiments.figures import draw_curves
 from dracofl.experiments.watch import Silent, Stop, Watcher, stop_on_signals
+from dracofl.sim.simulator import Stretch
 from dracofl.telemetry.folder import RunFolder
 from dracofl.telemetry.recorder import Recorder
 from dracofl.telemetry.run import Run
@@ -81,7 +86,8 @@ class _Session:
         world = build_world(config)
         self._problem = build_problem(config)
         self._simulator = build_simulator(config, world, self._problem.parameter_count)
-        self._executor = ReferenceExecutor(self._problem, config.users)
+        self._timings = Timings()
+        self._executor = build_executor(config, self._problem, self._timings)
         self._recorder = Recorder()
         self._progress = checkpoint.Progress(
             parts=0, wall_s=0.0, compile_s=0.0, next_checkpoint_s=config.checkpoint.every_s or float("inf")
@@ -105,29 +111,40 @@ class _Session:
                 diverged.folder = str(folder.path)
                 raise
             finally:
+                self._executor.close()
                 self._watcher.ended()
         return Run(folder.path)
 
     def _compile(self) -> None:
         before = time.perf_counter()
-        self._problem.compile()
+        self._executor.compile()
         self._compile_s = self._progress.compile_s + time.perf_counter() - before
 
     def _play(self, folder: RunFolder, stop: Stop) -> None:
-        simulator, state = self._simulator, self._simulator.state
-        while not state.done:
-            stretch = simulator.next_stretch()
-            self._recorder.add("events", stretch.events)
-            self._recorder.add("messages", stretch.messages)
-            self._executor.play(stretch.operations, self._record_evaluation)
-            self._watcher.advanced(state.now_s, state.updates)
-            if state.done:
-                return
-            if stop.requested:
-                self._save(folder)
-                raise Interrupted(time_s=state.now_s, folder=str(folder.path))
-            if state.now_s >= self._progress.next_checkpoint_s:
-                self._save(folder)
+        next_save_s = self._progress.next_checkpoint_s
+        with ControlThread(
+            self._simulator, self._executor, self._record_stretch, self._timings, next_save_s=next_save_s
+        ) as control:
+            for ready in control:
+                self._executor.play(ready.prepared)
+                self._record_evaluations(wait=ready.done)
+                self._watcher.advanced(ready.now_s, ready.updates)
+                if stop.requested:
+                    control.pause()  # and play what it has written by now
+                elif ready.to_be_saved:
+                    self._save(folder)
+                    control.saved(self._progress.next_checkpoint_s)
+        if not self._simulator.state.done:
+            self._save(folder)
+            raise Interrupted(time_s=self._simulator.state.now_s, folder=str(folder.path))
+
+    def _record_stretch(self, stretch: Stretch) -> None:
+        self._recorder.add("events", stretch.events)
+        self._recorder.add("messages", stretch.messages)
+
+    def _record_evaluations(self, wait: bool) -> None:
+        for evaluation in self._executor.evaluations(wait):
+            self._record_evaluation(evaluation)
 
     def _record_evaluation(self, evaluation: Evaluation) -> None:
         self._recorder.add(
@@ -156,16 +173,18 @@ class _Session:
             compile_s=self._compile_s,
             next_checkpoint_s=(now_s // every_s + 1) * every_s if every_s else float("inf"),
         )
-        # The rows first: until the state says so, they do not count.
-        folder.write_part(self._progress.parts, self._recorder.take())
-        checkpoint.save(folder, self.config_toml, progress, self._simulator, self._executor.vectors)
+        self._record_evaluations(wait=True)
+        with self._timings.under("writing"):
+            # The rows first: until the state says so, they do not count.
+            folder.write_part(self._progress.parts, self._recorder.take())
+            checkpoint.save(folder, self.config_toml, progress, self._simulator, self._executor.state())
         self._progress, self._began = progress, time.perf_counter()
 
     def _resume(self, folder: RunFolder) -> None:
         progress, vectors, found = checkpoint.load(folder, self.config_toml, self._simulator)
         if not set(vectors) >= set(range(self.config.users)):
             raise RunFolderError(f"{folder.state_file} is damaged: it does not hold every user's model")
-        self._executor.vectors = {name: vector.copy() for name, vector in vectors.items()}
+        self._executor.restore(vectors)
         self._progress = progress
         for doubt in found:
             self._watcher.doubted(doubt)
@@ -174,6 +193,14 @@ class _Session:
         return self._progress.wall_s + time.perf_counter() - self._began
 
     def _finish(self, folder: RunFolder, diverged: DivergedError | None) -> None:
+        self._record_evaluations(wait=True)
+        with self._timings.under("writing"):
+            tables = self._write_tables(folder, diverged)
+        summary = self._summary(tables, diverged)
+        draw_curves(tables["metrics"], summary, folder.picture_file)
+        folder.write_summary(summary)
+
+    def _write_tables(self, folder: RunFolder, diverged: DivergedError | None) -> dict[str, pa.Table]:
         if diverged is not None and not self._simulator.state.done:  # at its end they are on the tape already
             self._recorder.add("messages", self._simulator.pending())
         saved, recent = folder.read_parts(self._progress.parts), self._recorder.take()
@@ -183,9 +210,7 @@ class _Session:
         else:
             tables = cut_at(tables, diverged.time_s)
         folder.write_tables(tables)
-        summary = self._summary(tables, diverged)
-        draw_curves(tables["metrics"], summary, folder.picture_file)
-        folder.write_summary(summary)
+        return tables
 
     def _summary(self, tables: dict[str, pa.Table], diverged: DivergedError | None) -> dict[str, Any]:
         config, found = self.config, summarise(tables, self.config.users)
@@ -205,10 +230,11 @@ class _Session:
             "duration_s": config.duration_s,
             "wall_s": self._wall_s(),
             "compile_s": self._compile_s,
+            "seconds": self._timings.seconds,
             "sgd_steps": found["local_updates"] * self._problem.local_steps,
             **found,
             "trace_hash": self._simulator.trace.hexdigest() if diverged is None else None,
-            "model_hash": self._executor.model_hash() if diverged is None else None,
+            "model_hash": hash_of(self._executor.models()) if diverged is None else None,
             "dracofl": dracofl.__version__,
             "jax": jax.__version__,
         }

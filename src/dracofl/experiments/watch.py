@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from dracofl.compute.reference import Evaluation
+from dracofl.compute.evaluation import Evaluation
 
 
 class Watcher(Protocol):

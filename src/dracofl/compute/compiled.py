@@ -1,0 +1,264 @@
+"""The compiled executor: whole stretches of tape in a few XLA calls, side by side where the tape allows it.
+
+A stretch is prepared in the thread of the control plane: planned, cut into waves, and packed into blocks. Playing it is
+then, wave by wave: each lane fetches the rows it needs from the store into its workspace, runs through its block, and
+puts back what somebody will read. XLA lets go of the interpreter meanwhile, so lanes are threads, each with one XLA
+call at a time. All lanes use the same program, so how work is dealt out to them changes no bit of it. An evaluation
+takes a copy of the models and is measured in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dracofl.compute.blocks import Assembler, Block, Shape
+from dracofl.compute.compressors import compress
+from dracofl.compute.evaluation import Evaluation, measure, snapshot
+from dracofl.compute.plan import HostCompress, Node, Planner, Term, Wave
+from dracofl.compute.problem import Problem
+from dracofl.compute.program import Program, compile_program
+from dracofl.compute.reference import failed, is_finite
+from dracofl.compute.store import Store
+from dracofl.compute.timings import Timings
+from dracofl.tape import Evaluate, Operation, Train
+
+_HANDING_OVER_S = 2e-4  # to another thread and back, on top of the call itself
+_WIDTH_ON_ACCELERATORS = 32
+_EVALUATIONS_WAITING = 2  # copies of all models that may be kept for the thread that measures them
+
+
+def lanes_available() -> int:
+    """DRACOFL_LANES, or one for each core. Where many runs share a machine, each should have one."""
+    return int(os.environ.get("DRACOFL_LANES", 0)) or len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockWave:
+    lanes: list[list[Block]]
+    compressions: list[HostCompress]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    operations: Sequence[Operation]
+    actions: list[BlockWave | Evaluate]
+    slots: int  # that the store must have room for
+
+
+class CompiledExecutor:
+    def __init__(
+        self,
+        problem: Problem,
+        users: int,
+        measured_users: int | None = None,
+        timings: Timings | None = None,
+        *,
+        lanes: int | None = None,
+        width: int | None = None,
+        program: Program | None = None,
+    ) -> None:
+        """`program` is one that was compiled for the same problem before; `width` is of its groups of trainings."""
+        self._problem = problem
+        self._users = users
+        self._measured_users = users if measured_users is None else measured_users
+        self._timings = timings or Timings()
+        on_cpu = jax.default_backend() == "cpu"
+        self._lanes = (lanes or lanes_available()) if on_cpu else 1
+        self._shape = Shape.for_model(problem.parameter_count, width or (1 if on_cpu else _WIDTH_ON_ACCELERATORS))
+        self._planner = Planner(users, lanes=self._lanes, switch_cost=0.0, most_terms=self._shape.most_terms)
+        self._assembler = Assembler(self._shape, problem.batch)
+        self._store = Store(users, problem.parameter_count)
+        self._store.rows[:users] = problem.init()
+        self.program = program or compile_program(problem, self._shape)
+        shape = (self._shape.rows + 1, problem.parameter_count)
+        # Committed to a device, as the results are that take their place: otherwise the program is compiled twice.
+        device = jax.devices()[0]
+        self._workspaces = [jax.device_put(jnp.zeros(shape, jnp.float32), device) for _ in range(self._lanes)]
+        self._training_s = 0.0  # not known yet
+        self._lane_threads = ThreadPoolExecutor(self._lanes, thread_name_prefix="lane")
+        self._evaluation_thread = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
+        self._evaluations: deque[Future[Evaluation]] = deque()
+        self._first_bad: int | None = None  # index of the first operation found to make a value that is not finite
+        self._operations: Sequence[Operation] = ()
+
+    def compile(self) -> None:
+        if self._measured_users:
+            self._problem.compile_evaluation()
+        self._training_s, call_s = self._time_a_training()
+        self._planner.switch_cost = (call_s + _HANDING_OVER_S) / self._training_s
+
+    def prepare(self, operations: Sequence[Operation]) -> Prepared:
+        actions, freed = self._planner.plan(operations)
+        played = [
+            BlockWave([self._assembler.blocks(nodes) for nodes in action.lanes], action.compressions)
+            if isinstance(action, Wave)
+            else action
+            for action in actions
+        ]
+        find_what_to_put_back(played, freed)
+        return Prepared(operations, played, self._planner.slots.used)
+
+    def play(self, prepared: Prepared) -> None:
+        self._store.make_room(prepared.slots)
+        self._operations, self._first_bad = prepared.operations, None
+        for action in prepared.actions:
+            if isinstance(action, Evaluate):
+                self._stop_if_diverged()
+                self._begin_evaluation(action)
+            else:
+                self._play_wave(action)
+        self._stop_if_diverged()
+
+    def evaluations(self, wait: bool) -> list[Evaluation]:
+        finished = []
+        while self._evaluations and (wait or self._evaluations[0].done()):
+            finished.append(self._evaluations.popleft().result())
+        return finished
+
+    def state(self) -> dict[int, np.ndarray]:
+        models = dict(enumerate(self._store.rows[: self._users]))
+        return models | {name: self._store.rows[slot] for name, slot in self._planner.slots.by_name.items()}
+
+    def restore(self, state: dict[int, np.ndarray]) -> None:
+        slots = {name: self._planner.slots.for_writing(name) for name in state}
+        self._store.make_room(self._planner.slots.used)
+        for name, slot in slots.items():
+            self._store.rows[slot] = state[name]
+
+    def models(self) -> np.ndarray:
+        return self._store.rows[: self._users]
+
+    def close(self) -> None:
+        self._lane_threads.shutdown(cancel_futures=True)
+        self._evaluation_thread.shutdown(cancel_futures=True)
+
+    def _play_wave(self, wave: BlockWave) -> None:
+        if len(wave.lanes) == 1:  # a chain: no need of another thread
+            bad = [self._play_lane(0, wave.lanes[0])]
+        else:
+            bad = list(self._lane_threads.map(self._play_lane, range(len(wave.lanes)), wave.lanes))
+        for operation, source, destination in wave.compressions:
+            with self._timings.under("aggregation"):
+                self._store.rows[destination] = compress(
+                    self._store.rows[source], operation.compression, operation.draws
+                )
+        found = [order for order in [self._first_bad, *bad] if order is not None]
+        self._first_bad = min(found, default=None)
+
+    def _play_lane(self, lane: int, blocks: list[Block]) -> int | None:
+        """Returns the index of the first operation among them that made a value that is not finite."""
+        bad = None
+        for block in blocks:
+            began = time.perf_counter()
+            self._call(lane, block)
+            called = time.perf_counter()
+            found = self._put_back(lane, block)
+            bad = found if bad is None else bad
+            self._note_times(block, called - began, time.perf_counter() - called)
+        return bad
+
+    def _call(self, lane: int, block: Block) -> None:
+        store = self._store.shown_to_programs(block.fetched, self._shape.rows)
+        workspace = self.program(
+            self._workspaces[lane], store, self._problem.pool, block.code, block.weights, block.batches
+        )
+        self._workspaces[lane] = workspace.block_until_ready()
+
+    def _put_back(self, lane: int, block: Block) -> int | None:
+        # The view must be gone before the next call: memory that somebody looks at is not used again but copied.
+        workspace = self._workspaces[lane]
+        rows = np.from_dlpack(workspace) if self._store.on_cpu else np.asarray(workspace)
+        bad = None
+        if not all(is_finite(rows[row]) for row in block.written.values()):
+            bad = self._trace(block)
+        for slot, row in block.put_back:
+            self._store.rows[slot] = rows[row]
+        return bad
+
+    def _note_times(self, block: Block, call_s: float, copying_s: float) -> None:
+        # One call trains and aggregates. A training takes the same time always, so the rest is known.
+        training_s = min(call_s, block.trainings * self._training_s)
+        self._timings.add("training", training_s)
+        self._timings.add("aggregation", call_s - training_s + copying_s)
+
+    def _trace(self, block: Block) -> int | None:
+        """Play the block again, one operation at a time, from what is still in the store."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = {slot: self._store.rows[slot].copy() for slot in block.fetched}
+            for node in block.nodes:
+                total: np.ndarray | None = None
+                for slot, weight, order in node.terms:
+                    term = np.float32(weight) * values[slot]
+                    total = term if total is None else total + term
+                    if not is_finite(total):
+                        return order
+                if total is not None:
+                    values[node.destination] = total
+                if node.train is not None:
+                    model, train = values[node.source], node.train
+                    values[node.result] = np.asarray(self._problem.local_update(model, train.user, train.number))
+                    if not is_finite(values[node.result]):
+                        return node.train_order
+        return None
+
+    def _stop_if_diverged(self) -> None:
+        if self._first_bad is not None:
+            raise failed(self._operations[self._first_bad])
+
+    def _begin_evaluation(self, operation: Evaluate) -> None:
+        if not self._measured_users:
+            return
+        while len(self._evaluations) >= _EVALUATIONS_WAITING and not self._evaluations[-_EVALUATIONS_WAITING].done():
+            self._evaluations[-_EVALUATIONS_WAITING].exception()  # waits
+        taken = snapshot(operation, self.models(), self._measured_users)
+
+        def measure_it() -> Evaluation:
+            with self._timings.under("evaluation"):
+                return measure(self._problem, taken)
+
+        self._evaluations.append(self._evaluation_thread.submit(measure_it))
+
+    def _time_a_training(self) -> tuple[float, float]:
+        """Seconds of a training, and of a call that has none. The first call also compiles the program."""
+        spare = self._users
+        call_s = self._time([Node(destination=spare, terms=[Term(0, 1.0, 0)])])
+        for trainings in (2, 20):  # few of what takes long
+            nodes = [
+                Node(level=number, train=Train(0.0, 0, number, 0, spare), source=0, result=spare)
+                for number in range(trainings)
+            ]
+            training_s = (self._time(nodes) - call_s) / trainings
+            if training_s > 5e-3:
+                break
+        return max(training_s, 1e-6), call_s
+
+    def _time(self, nodes: list[Node]) -> float:
+        (block,) = self._assembler.blocks(nodes)
+        times = []
+        for _ in range(4):
+            began = time.perf_counter()
+            self._call(0, block)
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+
+def find_what_to_put_back(actions: Sequence[BlockWave | Evaluate], freed: set[int]) -> None:
+    """A vector that is born and dies in a lane's block need not leave it: look from the end who reads what."""
+    unread = set(freed)
+    for action in reversed(actions):
+        if isinstance(action, Evaluate):
+            continue
+        unread.difference_update(compression.source for compression in action.compressions)
+        for lane in action.lanes:
+            for block in reversed(lane):
+                block.put_back = [(slot, row) for slot, row in block.written.items() if slot not in unread]
+                unread.difference_update(block.fetched)

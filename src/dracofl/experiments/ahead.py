@@ -1,0 +1,109 @@
+"""The control plane in a thread of its own, a little ahead of the data plane.
+
+It writes the next stretches while the last one is played, and waits when it is too far ahead, and where the run is to
+be saved, because only while it stands still is its state that of a moment which the data plane reaches too.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dracofl.compute.executor import Executor
+from dracofl.compute.timings import Timings
+from dracofl.sim.simulator import Simulator, Stretch
+
+_STRETCHES_AHEAD = 2
+_SWITCH_INTERVAL_S = 2e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A stretch to be played, and where the control plane stood after it."""
+
+    prepared: Any
+    now_s: float
+    updates: int
+    to_be_saved: bool  # before the control plane goes on
+    done: bool
+
+
+class ControlThread:
+    """Iterate over what it has ready. `pause` asks it to stop; what is ready by then is still to be played."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        executor: Executor,
+        record: Callable[[Stretch], None],
+        timings: Timings,
+        *,
+        next_save_s: float,
+    ) -> None:
+        self._simulator, self._executor, self._record, self._timings = simulator, executor, record, timings
+        self._next_save_s = next_save_s
+        self._ready: queue.Queue[Ready | BaseException | None] = queue.Queue(maxsize=_STRETCHES_AHEAD)
+        self._saved = threading.Semaphore(0)
+        self._pausing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+
+    def pause(self) -> None:
+        """No more stretches than those ready or being written. Iterate on until they run out."""
+        self._pausing.set()
+        self._saved.release()
+
+    def saved(self, next_save_s: float) -> None:
+        """The run has been saved where it was to be; go on."""
+        self._next_save_s = next_save_s
+        self._saved.release()
+
+    def __enter__(self) -> ControlThread:
+        # A lane that comes back from XLA has a moment's work in Python. It must not wait the usual 5 ms for the
+        # control plane to give way.
+        self._switch_interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pause()
+        while self._thread.is_alive():
+            self._drain()  # it may be waiting for room
+            self._thread.join(0.01)
+        sys.setswitchinterval(self._switch_interval_s)
+
+    def __iter__(self) -> Iterator[Ready]:
+        while (item := self._next()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def _next(self) -> Ready | BaseException | None:
+        with self._timings.under("waiting for control"):
+            return self._ready.get()
+
+    def _drain(self) -> None:
+        while not self._ready.empty():
+            self._ready.get_nowait()
+
+    def _run(self) -> None:
+        simulator, state = self._simulator, self._simulator.state
+        try:
+            while not (state.done or self._pausing.is_set()):
+                with self._timings.under("control"):
+                    stretch = simulator.next_stretch()
+                with self._timings.under("records"):
+                    self._record(stretch)
+                with self._timings.under("planning"):
+                    prepared = self._executor.prepare(stretch.operations)
+                due = not state.done and state.now_s >= self._next_save_s
+                self._ready.put(Ready(prepared, state.now_s, state.updates, due, state.done))
+                if due:
+                    self._saved.acquire()
+            self._ready.put(None)
+        except BaseException as error:
+            self._ready.put(error)
