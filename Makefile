@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 1
 
-.PHONY: help install install-dev run test test-slow check lint types contracts clean
+.PHONY: help install install-dev run test test-slow bench check lint types contracts clean
 
 help:
 	@echo "make run        set up and run the default experiment"
@@ -12,6 +12,7 @@ help:
 	@echo "make install    set up alone"
 	@echo "make check      lint, types, import contracts and tests"
 	@echo "make test-slow  the tests that take long"
+	@echo "make bench      all benchmarks, about half an hour: results in benchmarks/"
 	@echo "make clean      remove the set-up and the caches, not the runs"
 
 install: $(VENV)/installed
@@ -38,6 +39,9 @@ test: install-dev
 
 test-slow: install-dev
 	$(BIN)/python -m pytest -m slow -n 2
+
+bench: install-dev
+	$(BIN)/python -m benchmarks
 
 lint: install-dev
 	$(BIN)/ruff check .

@@ -1,99 +1,68 @@
 """How near a whole simulation comes to the cost of its gradient steps alone.
 
-    python benchmarks/limit.py [--quick]
+    python -m benchmarks.limit [--quick]
 
-Takes the default run with everything on (messages, unification, evaluation, records, checkpoints) and, in the same
-process, the very same local updates run back to back in one jitted loop. Prints and writes the ratio of the two times
-(`benchmarks/results.json`); 1 would mean that the simulation costs nothing but its arithmetic. Compilation is left
-out of both.
+SGD steps per second of a run (training, messages, budget, unification, records; evaluation off; set-up and compilation
+apart) over those of the same local updates called back to back, jitted, pinned to one core. On the complete graph
+nearly every update waits for the one before it, so that one core is the limit; on a ring there is work for all.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
-import statistics
-import tempfile
-import time
-from pathlib import Path
-from typing import Any
+import math
 
-import jax
-import numpy as np
+from benchmarks.child import ask
+from benchmarks.figure import Figure, main
 
-import dracofl
-from dracofl.build import build_problem
-from dracofl.compute.classification import ClassificationProblem
-
-RESULTS = Path(__file__).with_name("results.json")
+REPEATS = 3
+OFF = ["evaluate.users=0", "checkpoint.every_s=none"]
 
 
-def bare_loop_s(problem: ClassificationProblem, rows: np.ndarray) -> float:
-    """Time of these updates, one after the other on one model, in a single compiled call."""
-
-    def loop(model: jax.Array, inputs: jax.Array, labels: jax.Array, all_rows: jax.Array) -> jax.Array:
-        def step(flat: jax.Array, update_rows: jax.Array) -> tuple[jax.Array, None]:
-            return flat + 0.04 * problem.delta(flat, inputs, labels, update_rows), None
-
-        return jax.lax.scan(step, model, all_rows)[0]
-
-    arguments = (problem.init(), *problem.pool, rows)
-    compiled = jax.jit(loop).lower(*arguments).compile()
-    began = time.perf_counter()
-    compiled(*arguments).block_until_ready()
-    return time.perf_counter() - began
+def ring(users: int) -> list[str]:
+    """As dense as the default, 25 users on a disc of 500 m."""
+    return ["topology.kind=cycle", f"users={users}", f"field.radius_m={500 * math.sqrt(users / 25):.0f}"]
 
 
-def measure(preset: str, overrides: list[str], repeats: int) -> dict[str, Any]:
-    config = dracofl.configure(preset, overrides)
-    problem = build_problem(config)
-    assert isinstance(problem, ClassificationProblem)
-    ratios, whole_s, bare_s = [], [], []
-    for repeat in range(repeats):
-        with tempfile.TemporaryDirectory() as folder:
-            run = dracofl.run(config, out=Path(folder) / "run")
-            finished = run.events["kind"] == "finished"
-            updates = list(zip(run.events["user"][finished], run.events["number"][finished], strict=True))
-            rows = np.stack([problem.batches.rows(int(user), int(number)) for user, number in updates])
-            whole_s.append(run.summary["wall_s"] - run.summary["compile_s"])
-        bare_s.append(bare_loop_s(problem, rows))
-        ratios.append(whole_s[-1] / bare_s[-1])
-        print(
-            f"{preset} {repeat + 1}/{repeats}: whole run {whole_s[-1]:.2f} s, "
-            f"its {len(updates):,} updates alone {bare_s[-1]:.2f} s, ratio {ratios[-1]:.2f}"
-        )
-    return {
-        "preset": preset,
-        "overrides": overrides,
-        "local_updates": len(updates),
-        "whole_run_s": statistics.median(whole_s),
-        "bare_updates_s": statistics.median(bare_s),
-        "ratio": statistics.median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "repeats": repeats,
-    }
+MLP, CNN = "poker", "glyphs"
+CASES: list[tuple[str, str, list[str], int, float]] = [
+    # name, preset, overrides, updates called bare, target
+    ("MLP, complete graph, 25 users", MLP, ["duration_s=3000"], 3000, 0.95),
+    ("MLP, ring, 200 users", MLP, [*ring(200), "duration_s=500"], 3000, 1.6),
+    (
+        "CNN, complete graph, 25 users",
+        CNN,
+        ["topology.kind=complete", "train.local_steps=5", "duration_s=200"],
+        300,
+        0.95,
+    ),
+    (
+        "CNN, ring, 200 users",
+        CNN,
+        [*ring(200), "train.local_steps=5", "data.samples_per_user=400", "duration_s=50"],
+        300,
+        1.5,
+    ),
+]
+QUICK_CASES: list[tuple[str, str, list[str], int, float]] = [
+    ("small MLP, complete graph, 8 users", "tiny", ["duration_s=100"], 50, 0.0)
+]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works; writes nothing")
-    arguments = parser.parse_args()
-    if arguments.quick:
-        print(json.dumps(measure("tiny", ["duration_s=100"], repeats=1)))
-        return
-    result = {
-        "wall time of the reference executor over its bare local updates": measure("poker", [], repeats=3),
-        "jax": jax.__version__,
-        "dracofl": dracofl.__version__,
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-    }
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"written to {RESULTS}")
+def measure(quick: bool) -> list[Figure]:
+    figures = []
+    for name, preset, overrides, updates, target in QUICK_CASES if quick else CASES:
+        ratios, ours, bare = [], [], []
+        for _ in range(1 if quick else REPEATS):
+            alone = ask("bare", one_core=True, preset=preset, overrides=overrides, updates=updates)
+            whole = ask("run", preset=preset, overrides=[*overrides, *OFF])
+            bare.append(alone["sgd_steps"] / alone["s"])
+            ours.append(whole["sgd_steps"] / whole["simulated_s"])
+            ratios.append(ours[-1] / bare[-1])
+        detail = {"steps_per_s": ours, "bare_steps_per_s": bare, "preset": preset, "overrides": overrides}
+        name = f"whole simulation / bare updates on one core: {name}"
+        figures.append(Figure("limit", name, ratios, "at least", target, detail))
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, measure)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dracofl.config.schema import Config
+    from dracofl.experiments.sweep_results import Sweep
     from dracofl.telemetry.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "configure", "load", "run"]
+__all__ = ["__version__", "configure", "load", "run", "sweep"]
 
 
 def configure(source: str | Path | Mapping[str, Any] = "poker", overrides: Sequence[str] = ()) -> Config:
@@ -43,6 +44,31 @@ def run(
     from dracofl.experiments.run import run_config
 
     return run_config(config, overrides, seed=seed, out=out)
+
+
+def sweep(
+    source: str | Path,
+    overrides: Sequence[str],
+    *,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+) -> Sweep:
+    """Run every combination of `key=a,b,c` and `key=1..5`, one process a core or (`engine="ray"`) on a Ray cluster.
+
+    The folder is `out`, or one under `runs/` that the grid names: calling it again continues there. Ctrl-C saves the
+    runs and raises KeyboardInterrupt. Worker processes import the script that calls this, so in a script the call
+    belongs below `if __name__ == "__main__":`.
+    """
+    from dracofl.experiments.engine import open_engine
+    from dracofl.experiments.sweep import read_grid, run_sweep
+    from dracofl.experiments.sweep_results import write_results
+
+    grid = read_grid(source, overrides)
+    folder = grid.default_folder if out is None else Path(out)
+    with open_engine(engine, address, workers) as pool:
+        return write_results(grid, run_sweep(grid, folder, lambda _: lambda done, total: None, pool), folder)
 
 
 def load(folder: str | Path) -> Run:

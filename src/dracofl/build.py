@@ -109,6 +109,9 @@ def build_simulator(config: Config, world: World, parameter_count: int) -> Simul
         duration_s=config.duration_s,
         evaluate_every_s=config.evaluate.every_s,
         evaluate_every_events=config.evaluate.every_events,
+        # Long enough for the users of a large network to have work side by side, short enough to be stopped soon.
+        stretch_trainings=min(max(64, 2 * config.users), 256),
+        stretch_operations=16_384,
     )
 
 

@@ -39,6 +39,23 @@ class Listing(StrEnum):
     PRESETS = "presets"
 
 
+class EngineName(StrEnum):
+    LOCAL = "local"
+    RAY = "ray"
+
+
+EngineOption = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine", help="local: a process a core; ray: a Ray cluster whose machines share the folder of runs"
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", help="HOST:PORT of the Ray cluster; default RAY_ADDRESS, or the one on this machine"),
+]
+
+
 @app.command()
 def run(
     source: Annotated[
@@ -51,6 +68,7 @@ def run(
     seed: Annotated[int | None, typer.Option(help="of all random draws; the same as seed=N")] = None,
     out: Annotated[Path | None, typer.Option(help="the run folder to make; by default a new one in runs/")] = None,
     json: Annotated[bool, typer.Option("--json", help="print summary.json on standard output, nothing else")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="show where the time went, on standard error")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress or warnings on standard error")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
 ) -> None:
@@ -72,6 +90,10 @@ def run(
             from dracofl.screen import show_results
 
             show_results(finished)
+        if profile:
+            from dracofl.screen import show_profile
+
+            show_profile(finished)
         if finished.summary["diverged"] is not None:  # a folder of old, as a new run would have raised
             raise DivergedError(**finished.summary["diverged"])
     except DracoError as error:
@@ -131,6 +153,8 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="the folder to make or continue; default runs/compare-PRESET")
     ] = None,
+    engine: EngineOption = EngineName.LOCAL,
+    address: AddressOption = None,
     debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
 ) -> None:
     """Put methods side by side on the same air: a table with confidence intervals, and figures.
@@ -141,15 +165,58 @@ def compare(
         from dracofl.experiments.comparison import Comparison, parse_methods, seeds_from
         from dracofl.experiments.comparison import compare as run_comparison
         from dracofl.experiments.comparison_results import markdown_table, write_results
+        from dracofl.experiments.engine import open_engine
         from dracofl.screen import Headlines
 
         comparison = Comparison(source, parse_methods(methods), tuple(seeds_from(seeds)), tuple(overrides or ()), tune)
         folder = out or Path("runs") / f"compare-{Path(source).stem}"
-        with Headlines() as headlines:
-            runs = run_comparison(comparison, folder, headlines.announce)
+        with open_engine(engine, address) as workers, Headlines() as headlines:
+            runs = run_comparison(comparison, folder, headlines.announce, workers)
             results = write_results(runs, folder, f"{Path(source).stem}: {len(runs)} methods")
         typer.echo(markdown_table(results))
         typer.echo(f"figures, table and runs are in {folder}")
+
+
+@app.command()
+def sweep(
+    source: Annotated[str, typer.Argument(metavar="PRESET | FILE.toml", help="the configuration they share")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="key=a,b,c | key=1..5 | key=value", help="what varies, and what is set for all"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="the folder to make or continue; default runs/sweep-PRESET-HASH of the grid")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="runs at a time; default one a core, or what Ray has")] = None,
+    engine: EngineOption = EngineName.LOCAL,
+    address: AddressOption = None,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+) -> None:
+    """Run every combination of values: one table with a row per run, and a picture.
+
+    \b
+    draco sweep tiny method.psi=5,20,none seed=1..5      15 runs: a line over psi, with intervals over seeds
+    draco sweep tiny train.step=0.1,0.5 users=4..8       10 runs: a heat map
+    draco sweep poker topology.kind=cycle,complete duration_s=1000
+    draco sweep tiny model.hidden=[32],[64,64]           commas in brackets or quotes belong to the value
+    draco sweep tiny seed=1..100 --engine ray            on a Ray cluster (ray start --head begins one)
+
+    All configurations are checked before the first run begins. The same command continues a sweep that was stopped and
+    repeats nothing. A run that diverges is a result, and marked as such. With --engine ray every machine needs dracofl
+    and must see the --out folder under the same path; a run whose worker dies goes on elsewhere.
+    """
+    with _errors_explained(debug):
+        from dracofl.experiments.engine import open_engine
+        from dracofl.experiments.sweep import read_grid, run_sweep
+        from dracofl.experiments.sweep_results import write_results
+        from dracofl.screen import Headlines, show_sweep
+
+        grid = read_grid(source, arguments or [])
+        folder = out or grid.default_folder
+        with open_engine(engine, address, workers) as pool, Headlines() as headlines:
+            runs = run_sweep(grid, folder, headlines.announce, pool, headlines.run_advanced)
+            found = write_results(grid, runs, folder)
+        show_sweep(found)
 
 
 @app.command()
@@ -166,6 +233,8 @@ def reproduce(
     page: Annotated[
         Path | None, typer.Option(help="where claims.md and its pictures go; default the --out folder")
     ] = None,
+    engine: EngineOption = EngineName.LOCAL,
+    address: AddressOption = None,
     debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
 ) -> None:
     """Make the figures of the paper's experiments, and hold its claims against them.
@@ -175,13 +244,14 @@ def reproduce(
     fig4a  DRACO's budget Psi on EMNIST             fig4b  on Poker hand
     """
     with _errors_explained(debug):
+        from dracofl.experiments.engine import open_engine
         from dracofl.experiments.reproduce import FIGURES, plan
         from dracofl.experiments.reproduce import reproduce as make
         from dracofl.screen import Headlines
 
         plans = [plan(one, quick, seeds, data) for one in (FIGURES if figure == "all" else (figure,))]
-        with Headlines() as headlines:
-            path = make(plans, out, page, headlines.announce)
+        with open_engine(engine, address) as workers, Headlines() as headlines:
+            path = make(plans, out, page, headlines.announce, workers)
         typer.echo(path.read_text())
         typer.echo(f"the page is {path}, the runs are in {out}")
 

@@ -11,7 +11,7 @@ Bulk draws of the data plane (shuffles, synthetic samples) use NumPy's Philox, k
 from __future__ import annotations
 
 import functools
-import math
+from math import log1p as _log1p
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _TO_UNIT = 2.0**-53
+_TO_MINUS_UNIT = -(2.0**-53)
 
 
 def _mix(z: int) -> int:
@@ -61,7 +62,7 @@ def exponential(key: int, index: int) -> float:
     z = (key + (index + 1) * _GOLDEN) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return -math.log1p(-((z ^ (z >> 31)) >> 11) * _TO_UNIT)
+    return -_log1p(((z ^ (z >> 31)) >> 11) * _TO_MINUS_UNIT)
 
 
 def uniforms(seed: int, purpose: str, who: int, others: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:

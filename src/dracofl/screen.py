@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
+    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -17,7 +18,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from dracofl.compute.reference import Evaluation
+from dracofl.compute.evaluation import Evaluation
+from dracofl.experiments.engine import Job
+from dracofl.experiments.sweep_results import Sweep
 from dracofl.telemetry.run import Run
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -88,6 +91,7 @@ class Headlines:
             console=self._console,
             disable=not self._console.is_terminal,
         )
+        self._rows: dict[str, TaskID] = {}
 
     def __enter__(self) -> Headlines:
         self._bars.start()
@@ -116,6 +120,29 @@ class Headlines:
 
         return progress
 
+    def run_advanced(self, job: Job, done_s: float) -> None:
+        """A row for each run that is under way, on a terminal."""
+        name, duration_s = job.folder.name, job.config.duration_s
+        if not self._console.is_terminal:
+            return
+        if name not in self._rows:
+            self._rows[name] = self._bars.add_task(f"  {name}", total=duration_s)
+        self._bars.update(self._rows[name], completed=done_s)
+        if done_s >= duration_s:
+            self._bars.remove_task(self._rows.pop(name))
+
+
+def show_sweep(sweep: Sweep) -> None:
+    """The table of means, as it is in the folder, and where the rest is. On standard output."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(sweep.markdown, markup=False)
+    if sweep.picture is None:
+        console.print("no picture: one is drawn if one or two keys vary besides the seed", markup=False)
+    else:
+        console.print(f"picture      {sweep.picture}", markup=False)
+    console.print(f"row per run  {sweep.folder / 'results.parquet'}", markup=False)
+    console.print(f"run folders  {sweep.folder / 'runs'}", markup=False)
+
 
 def show_results(run: Run) -> None:
     """The table a person reads, on standard output."""
@@ -131,8 +158,37 @@ def show_results(run: Run) -> None:
         table.add_row(name, text)
     console = Console(highlight=False, soft_wrap=True)
     console.print(table)
-    console.print(f"picture     {run.folder / 'curves.png'}", markup=False)
+    if (run.folder / "curves.png").exists():
+        console.print(f"picture     {run.folder / 'curves.png'}", markup=False)
     console.print(f"run folder  {run.folder}", markup=False)
+
+
+_HEADINGS = {
+    "control": "events, messages, budgets: the control plane",
+    "records": "gathering rows",
+    "planning": "what depends on what, and mini-batches",
+    "training": "SGD steps, all lanes together",
+    "aggregation": "adding up and copying vectors, all lanes together",
+    "evaluation": "measuring models",
+    "writing": "checkpoints and tables",
+    "waiting for control": "lanes with nothing to do",
+}
+
+
+def show_profile(run: Run) -> None:
+    """Where the time of the run went, on standard error."""
+    summary = run.summary
+    table = Table(title=f"where {summary['wall_s']:.2f} s went", title_justify="left")
+    for column, justify in (("", "left"), ("s", "right"), ("of the time", "right"), ("", "left")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    seconds = {"set-up": summary["setup_s"], "compilation": summary["compile_s"], **summary["seconds"]}
+    for heading in ("set-up", "compilation", *_HEADINGS):
+        if heading in seconds:
+            share = f"{seconds[heading] / summary['wall_s']:.0%}"
+            table.add_row(heading, f"{seconds[heading]:.2f}", share, _HEADINGS.get(heading, ""))
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(table)
+    console.print("Threads work at the same time, so the parts can add up to more than the whole.")
 
 
 def _until(summary: dict[str, Any]) -> str:

@@ -8,10 +8,11 @@ so where a run was cut leaves no mark either.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,6 +36,11 @@ class EventRow(NamedTuple):
     bytes: int
     airtime_s: float
 
+    @classmethod
+    def named(cls, time_s: float, kind: str, *others: Any) -> EventRow:
+        """From fields whose words are plain strings."""
+        return cls(time_s, EventKind(kind), *others)
+
 
 class MessageRow(NamedTuple):
     sender: int
@@ -50,16 +56,48 @@ class MessageRow(NamedTuple):
     reason: str
     age_s: float  # of what it carries, when applied; otherwise not a number
 
+    @classmethod
+    def named(cls, *fields: Any) -> MessageRow:
+        """From fields whose words are plain strings."""
+        row = cls(*fields)
+        return row._replace(fate=Fate(row.fate))
 
-_BLOCK_ROWS = 1024
-_CODES = {name: code for code, name in enumerate([*EventKind, *Fate])}
+
+Row = TypeVar("Row", EventRow, MessageRow)
+
+
+class Rows(Generic[Row]):
+    """Rows in the order in which they happened, named when somebody looks at them.
+
+    They are kept flat, field after field in one list, words as plain strings. There are several for every event: this
+    way a row is quickly made, a column is a slice, and the garbage collector has one list to look at and not
+    thousands of tuples.
+    """
+
+    __slots__ = ("_kind", "flat")
+
+    def __init__(self, kind: type[Row], flat: list[Any] | None = None) -> None:
+        self._kind: type[Row] = kind
+        self.flat: list[Any] = [] if flat is None else flat
+
+    def __len__(self) -> int:
+        return len(self.flat) // len(self._kind._fields)
+
+    def __iter__(self) -> Iterator[Row]:
+        fields = iter(self.flat)
+        return map(self._kind.named, *[fields] * len(self._kind._fields))
+
+
+def flatten(rows: Rows[Any] | Iterable[tuple[Any, ...]]) -> Iterable[Any]:
+    """The fields of these rows, row after row."""
+    return rows.flat if isinstance(rows, Rows) else itertools.chain.from_iterable(rows)
 
 
 @dataclass(slots=True)
 class TraceState:
     digests: list[str] = field(default_factory=lambda: ["", ""])  # of the whole blocks of events, of messages
-    events: list[EventRow] = field(default_factory=list)  # of the block that is not full yet
-    messages: list[MessageRow] = field(default_factory=list)
+    events: list[int | float | str] = field(default_factory=list)  # flat, of the block that is not full yet
+    messages: list[int | float | str] = field(default_factory=list)
 
 
 class TraceHash:
@@ -68,36 +106,55 @@ class TraceHash:
     def __init__(self) -> None:
         self.state = TraceState()
 
-    def add(self, events: Sequence[EventRow], messages: Sequence[MessageRow]) -> None:
+    def add(
+        self,
+        events: Rows[EventRow] | Iterable[tuple[Any, ...]],
+        messages: Rows[MessageRow] | Iterable[tuple[Any, ...]],
+    ) -> None:
         state = self.state
-        state.events.extend(events)
-        state.messages.extend(messages)
-        waiting: tuple[list[Any], list[Any]] = state.events, state.messages
-        for kind, rows in enumerate(waiting):
-            whole = len(rows) - len(rows) % _BLOCK_ROWS
-            for start in range(0, whole, _BLOCK_ROWS):
-                state.digests[kind] = _chain(state.digests[kind], rows[start : start + _BLOCK_ROWS])
-            del rows[:whole]
+        state.events.extend(flatten(events))
+        state.messages.extend(flatten(messages))
+        for kind, flat in enumerate((state.events, state.messages)):
+            block = _BLOCK_ROWS * len(_ENCODERS[kind])
+            whole = len(flat) - len(flat) % block
+            for start in range(0, whole, block):
+                state.digests[kind] = _chain(state.digests[kind], flat[start : start + block], _ENCODERS[kind])
+            del flat[:whole]
 
     def hexdigest(self) -> str:
         state = self.state
-        ends = _chain(state.digests[0], state.events) + _chain(state.digests[1], state.messages)
+        ends = _chain(state.digests[0], state.events, _ENCODERS[0])
+        ends += _chain(state.digests[1], state.messages, _ENCODERS[1])
         return hashlib.blake2b(ends.encode(), digest_size=16).hexdigest()
 
 
-def _chain(digest_so_far: str, rows: Sequence[EventRow] | Sequence[MessageRow]) -> str:
-    digest = hashlib.blake2b(digest_so_far.encode(), digest_size=16)
-    for column in zip(*rows, strict=True):
-        digest.update(_column_bytes(column))
-    return digest.hexdigest()
+def _numbers(column: list[float]) -> Any:
+    return np.array(column, dtype="<f8")
 
 
-def _column_bytes(column: tuple[Any, ...]) -> bytes:
-    first = column[0]
-    if isinstance(first, float):
-        return np.array(column, dtype="<f8").tobytes()
-    if isinstance(first, int):
-        return np.array(column, dtype="<i8").tobytes()
-    if isinstance(first, EventKind | Fate):
-        return bytes([_CODES[name] for name in column])
+def _integers(column: list[int]) -> Any:
+    return np.array(column, dtype="<i8")
+
+
+def _words(column: list[str]) -> Any:
+    return bytes(map(_CODES.__getitem__, column))
+
+
+def _text(column: list[str]) -> Any:
     return "\n".join(column).encode()
+
+
+_BLOCK_ROWS = 1024
+_CODES = {str(word): code for code, word in enumerate([*EventKind, *Fate])}
+_ENCODERS: tuple[tuple[Callable[[Any], Any], ...], ...] = (  # of the columns of events, of messages
+    (_numbers, _words, *[_integers] * 4, _numbers),
+    (*[_integers] * 4, _numbers, _integers, *[_numbers] * 3, _words, _text, _numbers),
+)
+
+
+def _chain(digest_so_far: str, flat: list[Any], encoders: tuple[Callable[[Any], Any], ...]) -> str:
+    digest = hashlib.blake2b(digest_so_far.encode(), digest_size=16)
+    if flat:
+        for place, encode in enumerate(encoders):
+            digest.update(encode(flat[place :: len(encoders)]))
+    return digest.hexdigest()

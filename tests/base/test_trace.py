@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from dracofl.trace import EventKind, EventRow, MessageRow, TraceHash, TraceState
+from dracofl.trace import EventKind, EventRow, MessageRow, Rows, TraceHash, TraceState
 from dracofl.types import Fate
 
 BLOCK = 1024
@@ -44,7 +45,7 @@ def messages(count: int) -> list[MessageRow]:
     return [message(number) for number in range(count)]
 
 
-def digest(event_rows: list[EventRow], message_rows: list[MessageRow]) -> str:
+def digest(event_rows: Iterable[EventRow], message_rows: Iterable[MessageRow]) -> str:
     trace = TraceHash()
     trace.add(event_rows, message_rows)
     return trace.hexdigest()
@@ -114,17 +115,27 @@ def test_a_saved_state_is_never_longer_than_a_block() -> None:
     trace = TraceHash()
     for count in [3 * BLOCK + 5, BLOCK, 7]:
         trace.add(events(count), messages(count))
-        assert len(trace.state.events) < BLOCK
-        assert len(trace.state.messages) < BLOCK
+        assert len(Rows(EventRow, trace.state.events)) < BLOCK
+        assert len(Rows(MessageRow, trace.state.messages)) < BLOCK
 
 
 def test_a_restored_state_holds_the_same_rows() -> None:
     trace = TraceHash()
     trace.add(events(20), messages(20))
     state = saved_and_restored(trace).state
-    assert repr(state) == repr(trace.state)  # by text, for the entries that are not numbers
-    assert all(type(row) is EventRow and type(row.kind) is EventKind for row in state.events)
-    assert all(type(row) is MessageRow and type(row.fate) is Fate for row in state.messages)
+    # By text, for the entries that are not numbers.
+    assert repr(list(Rows(EventRow, state.events))) == repr(events(20))
+    assert repr(list(Rows(MessageRow, state.messages))) == repr(messages(20))
+
+
+def test_rows_are_named_when_looked_at() -> None:
+    flat = Rows(EventRow)
+    for row in events(5):
+        flat.flat.extend((row[0], str(row.kind), *row[2:]))
+    assert len(flat) == 5
+    assert list(flat) == events(5)
+    assert all(type(row) is EventRow and type(row.kind) is EventKind for row in flat)
+    assert digest(flat, Rows(MessageRow)) == digest(events(5), [])
 
 
 def test_the_rows_handed_over_are_left_alone() -> None:

@@ -20,7 +20,7 @@ from dracofl.experiments.watch import Silent
 CHANGES = [
     "task.kind=quadratic",
     "users=3",
-    "duration_s=60",
+    "duration_s=120",
     "compute.rate=1.0",
     "evaluate.every_s=20",
     "method.period_s=25",
@@ -68,10 +68,14 @@ def environment() -> dict[str, str]:
 
 
 class StopsAtOnce(Silent):
-    """Presses Ctrl-C as soon as the run has advanced."""
+    """Presses Ctrl-C as soon as the run has advanced. Once: a second one would not wait for the run to be saved."""
+
+    pressed = False
 
     def advanced(self, now_s: float, updates: int) -> None:
-        signal.raise_signal(signal.SIGINT)
+        if not self.pressed:
+            self.pressed = True
+            signal.raise_signal(signal.SIGINT)
 
 
 def stopped_run(folder: Path, *changes: str) -> Path:

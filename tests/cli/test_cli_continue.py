@@ -48,7 +48,7 @@ def test_the_end_is_that_of_the_uninterrupted_run(stopped: Path, uninterrupted: 
     assert done.err.startswith("continuing at t = ")
     assert done.err.endswith(" s: run\n")
     summary = json.loads(done.out)
-    timing = {"wall_s", "compile_s"}
+    timing = {"wall_s", "setup_s", "compile_s", "seconds"}
     assert {key: value for key, value in summary.items() if key not in timing} == {
         key: value for key, value in uninterrupted.items() if key not in timing
     }

@@ -40,7 +40,7 @@ def test_the_table_goes_to_standard_output_and_the_rest_to_standard_error() -> N
     done = draco(*QUICK, "--out", "here")
     assert done.code == 0
     assert done.err == "running in here\n"
-    for words in ("draco on quadratic: 3 users, 60 s", "test loss of the users", "messages sent", "over budget"):
+    for words in ("draco on quadratic: 3 users, 120 s", "test loss of the users", "messages sent", "over budget"):
         assert words in done.out
     assert "run folder  here\n" in done.out
     assert "picture     here/curves.png\n" in done.out
@@ -61,15 +61,40 @@ def test_progress_is_a_plain_line_now_and_then(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(screen, "_SECONDS_BETWEEN_LINES", 0.0)
     lines = draco(*QUICK, "--json").err.splitlines()
     assert len(lines) > 2
-    assert all("t = " in line and "local updates  loss " in line for line in lines[1:])
-    assert lines[-1].startswith("100%  t = 60 s")
+    assert all("t = " in line and "local updates" in line for line in lines[1:])
+    assert "local updates  loss " in lines[-1]  # evaluations come in when they are finished
+    assert lines[-1].startswith("100%  t = 120 s")
+
+
+def test_a_profile_says_where_the_time_went() -> None:
+    done = draco(*QUICK, "--profile", "--out", "here")
+    assert done.code == 0
+    for heading in ("compilation", "control", "training", "aggregation", "evaluation", "writing"):
+        assert f"│ {heading} " in done.err
+    assert "where" not in done.out
+    seconds = dracofl.load("here").summary["seconds"]
+    assert all(spent >= 0.0 for spent in seconds.values())
+
+
+@pytest.mark.parametrize("executor", ["compiled", "reference"])
+def test_a_few_users_can_be_measured_or_none(executor: str) -> None:
+    short = ["duration_s=40", f"executor={executor}"]
+    assert draco(*QUICK, *short, "evaluate.users=2", "--out", "two").code == 0
+    two = dracofl.load("two")
+    assert set(two.metrics["user"]) == {0, 1}
+    assert two.summary["loss"]["mean"] is not None
+    none = draco(*QUICK, *short, "evaluate.users=0", "--out", "none")
+    assert none.code == 0
+    assert "picture" not in none.out
+    assert len(dracofl.load("none").metrics["user"]) == 0
+    assert hashes(dracofl.load("none").summary) == hashes(two.summary)
 
 
 def test_a_doubt_is_a_warning_and_the_run_goes_on() -> None:
-    done = draco(*QUICK, "method.period_s=60", "--json")
+    done = draco(*QUICK, "method.period_s=120", "--json")
     assert done.code == 0
     (warning,) = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    assert "method.period_s = 60 is not shorter than the run (60 s)" in warning
+    assert "method.period_s = 120 is not shorter than the run (120 s)" in warning
     assert json.loads(done.out)["unifications"] == 0
 
 

@@ -28,6 +28,7 @@ def advanced(self, now_s, updates):
     print("standing still", file=sys.stderr, flush=True)
     while handlers() == before:
         time.sleep(0.01)
+    Screen.advanced = lambda *_: None
 
 Screen.advanced = advanced
 """

@@ -15,7 +15,7 @@ from dracofl.errors import ConfigError, RunFolderError
 
 
 def test_exported_members() -> None:
-    assert sorted(dracofl.__all__) == ["__version__", "configure", "load", "run"]
+    assert sorted(dracofl.__all__) == ["__version__", "configure", "load", "run", "sweep"]
     assert all(hasattr(dracofl, name) for name in dracofl.__all__)
 
 

@@ -116,8 +116,8 @@ class InBlocks:
                 rows[parts["combine_to"][index]] = combined([(rows[row], weight) for row, weight in terms])
             if parts["trains"][group]:
                 self._train(block, parts, group, rows)
-        for slot, row in block.put_back:
-            seen[slot] = self.store[slot] = rows[row]
+        for slot in block.put_back:
+            seen[slot] = self.store[slot] = rows[block.written[slot]]
 
     def _train(self, block: Block, parts: dict[str, list[int]], group: int, rows: dict[int, Words]) -> None:
         width, before = self._shape.width, dict(rows)
@@ -196,9 +196,9 @@ def trains(*users: int) -> list[Operation]:
 
 def test_independent_trainings_are_dealt_out_and_dependent_ones_are_not() -> None:
     fast = InBlocks(ROOMY, lanes=2)
-    fast.play(trains(0, 1, 2))
+    fast.play(trains(0, 1, 2, 0, 1))
     (wave,) = fast.waves
-    assert sorted(len(lane) for lane in wave.lanes) == [1, 2]
+    assert sorted(len(lane) for lane in wave.lanes) == [2, 3]
     chain = InBlocks(ROOMY, lanes=2)
     chain.play([Train(0.0, 0, 0, 0, 3), Combine(0.0, 1, 1, ((1, 1.0), (3, 0.5))), Train(0.0, 1, 0, 1, 4)])
     (wave,) = chain.waves

@@ -117,7 +117,7 @@ def test_a_window_is_opened_by_the_first_message_and_applies_all_in_order_when_i
     commands = node.window_closed(4.0)
     assert commands[0].terms == ((ME, 1.0), *((one.vector, 0.25) for one in heard))
     assert [command.message for command in commands if isinstance(command, Settle)] == heard
-    assert node.state.window == []
+    assert node.state.window == ()
     # And the next one opens a new window.
     assert only(node.received(message(vectors, 3), 9.0), SetTimer).at_s == 12.0
 

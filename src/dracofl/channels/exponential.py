@@ -28,6 +28,8 @@ class Exponential:
 
 
 class ExponentialMedium:
+    listens = False
+
     def __init__(self, channel: Exponential, seed: int) -> None:
         self.state = Stateless()
         self._channel = channel

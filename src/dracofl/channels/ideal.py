@@ -20,6 +20,8 @@ class Ideal:
 
 
 class IdealMedium:
+    listens = False
+
     def __init__(self) -> None:
         self.state = Stateless()
 

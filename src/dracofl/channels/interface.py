@@ -29,6 +29,7 @@ class Medium(Protocol):
     """A channel in use. All that changes in it is in `state`, a dataclass of plain data."""
 
     state: Any
+    listens: bool  # whether it matters who else is on the air, so that it wants to be told
 
     def announce(self, senders: frozenset[int], now_s: float) -> None:
         """These users start to transmit at this instant; their transmissions follow one by one."""

@@ -23,6 +23,8 @@ class Lossy:
 
 
 class LossyMedium:
+    listens = False
+
     def __init__(self, channel: Lossy, seed: int) -> None:
         self.state = Stateless()
         self._arrives = Delivery(channel.delay_s)

@@ -16,16 +16,20 @@ it, or for the whole deadline when none has.
 from __future__ import annotations
 
 import math
+from array import array
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from dracofl import rng
 from dracofl.channels.interface import Delivery, Transmission
 from dracofl.field import Positions
-from dracofl.types import Fate
+from dracofl.types import Fate, named
 
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 MINIMUM_DISTANCE_M = 1.0
+_LOG_2 = math.log(2.0)
 
 
 def dbm_to_watt(dbm: float) -> float:
@@ -55,17 +59,12 @@ class WirelessState:
     on_air_until_s: dict[int, float] = field(default_factory=dict)  # by user; kept for "concurrent" only
 
 
-class _Interferer(NamedTuple):
-    user: int
-    mean_power_w: float
-    fading: int  # stream
-
-
-class _Link(NamedTuple):
-    mean_power_w: float
-    propagation_s: float
-    fading: int  # stream
-    interferers: tuple[_Interferer, ...]
+# Plain tuples, flat where it saves one for every link: a network has millions, and the garbage collector passes over
+# those that hold only numbers.
+_Interferer: TypeAlias = tuple[int, float, int]
+"""User, mean power in W at the receiver, stream of the fading."""
+_Links: TypeAlias = tuple[Any, ...]
+"""Of each link in turn: mean power in W at the receiver, propagation in s, stream of the fading, its interferers."""
 
 
 class WirelessMedium:
@@ -73,14 +72,16 @@ class WirelessMedium:
         self.state = WirelessState()
         self._channel = channel
         self._seed = seed
-        # Python floats: the loops below are scalar, and NumPy scalars are slow.
-        self._positions: list[tuple[float, float]] = [(float(x), float(y)) for x, y in positions]
+        # Arrays that give Python floats: links are made one by one, and NumPy scalars are slow.
+        self._x_m, self._y_m = (array("d", column) for column in positions.T.tolist())
         self._power_w = dbm_to_watt(channel.power_dbm)
         self._bandwidth_hz = channel.bandwidth_hz / (len(positions) if channel.bandwidth == "shared" else 1)
         self._noise_w = dbm_to_watt(channel.noise_dbm_per_hz) * self._bandwidth_hz
-        self._nearby = self._find_nearby(positions)
+        self._near, self._near_ends = self._find_nearby(positions)
+        self.listens = channel.interference == "concurrent"
+        self._late = Delivery(channel.deadline_s, Fate.LATE)
         self._starting: tuple[float, frozenset[int]] = (-1.0, frozenset())
-        self._update_links: dict[int, tuple[tuple[int, ...], tuple[_Link, ...]]] = {}
+        self._update_links: dict[int, tuple[tuple[int, ...], _Links]] = {}
 
     def announce(self, senders: frozenset[int], now_s: float) -> None:
         """Transmissions that start at one instant are on the air for one another, whoever is asked about first."""
@@ -96,74 +97,88 @@ class WirelessMedium:
         now_s: float,
         deadline_s: float = math.inf,
     ) -> Transmission:
-        deadline_s = min(deadline_s, self._channel.deadline_s)
-        seconds_times_log1p = 8.0 * payload_bytes * math.log(2.0) / self._bandwidth_hz
-        late = Delivery(deadline_s, Fate.LATE)
+        late = self._late
+        if deadline_s < late.delay_s:
+            late = Delivery(deadline_s, Fate.LATE)
+        deadline_s = late.delay_s
+        noise_w, exponential, log1p = self._noise_w, rng.exponential, math.log1p
+        seconds_times_log1p = 8.0 * payload_bytes * _LOG_2 / self._bandwidth_hz
         deliveries = []
         airtime_s = -1.0
-        for link in self._links(content, sender, receivers):
-            interference_w = 0.0
-            for interferer in link.interferers:
-                if self._interferes(interferer.user, now_s):
-                    interference_w += interferer.mean_power_w * rng.exponential(interferer.fading, index)
-            signal_w = link.mean_power_w * rng.exponential(link.fading, index)
-            capacity = math.log1p(signal_w / (interference_w + self._noise_w))
+        links = iter(self._links(content, sender, receivers))
+        for mean_power_w, propagation_s, fading, interferers in zip(links, links, links, links, strict=True):
+            interference_w = self._interference_w(interferers, index, now_s) if interferers else 0.0
+            capacity = log1p(mean_power_w * exponential(fading, index) / (interference_w + noise_w))
             # A gain of exactly 0 is a possible draw; a channel without capacity never delivers.
-            delay_s = seconds_times_log1p / capacity + link.propagation_s if capacity > 0.0 else math.inf
+            delay_s = seconds_times_log1p / capacity + propagation_s if capacity > 0.0 else math.inf
             if delay_s < deadline_s:
-                deliveries.append(Delivery(delay_s))
-                airtime_s = max(airtime_s, delay_s)
+                deliveries.append(named(Delivery, (delay_s, None, "")))
+                if delay_s > airtime_s:
+                    airtime_s = delay_s
             else:
                 deliveries.append(late)
         if airtime_s < 0.0:
             airtime_s = deadline_s
-        if self._channel.interference == "concurrent":
+        if self.listens:
             on_air = self.state.on_air_until_s
             on_air[sender] = max(on_air.get(sender, 0.0), now_s + airtime_s)
-        return Transmission(airtime_s, deliveries)
+        return named(Transmission, (airtime_s, deliveries))
 
-    def _interferes(self, user: int, now_s: float) -> bool:
-        if self._channel.interference == "nearby" or self.state.on_air_until_s.get(user, -1.0) > now_s:
+    def _interference_w(self, interferers: tuple[_Interferer, ...], index: int, now_s: float) -> float:
+        """What a receiver hears of those who disturb it."""
+        total_w = 0.0
+        for user, mean_power_w, fading in interferers:
+            if not self.listens or self._on_air(user, now_s):
+                total_w += mean_power_w * rng.exponential(fading, index)
+        return total_w
+
+    def _on_air(self, user: int, now_s: float) -> bool:
+        if self.state.on_air_until_s.get(user, -1.0) > now_s:
             return True
         instant_s, senders = self._starting
         return instant_s == now_s and user in senders
 
-    def _links(self, content: str, sender: int, receivers: tuple[int, ...]) -> tuple[_Link, ...]:
+    def _links(self, content: str, sender: int, receivers: tuple[int, ...]) -> _Links:
         """Positions are fixed, so the links of a user's updates are kept; a hub's, to everybody, are not."""
         kept = self._update_links.get(sender)
-        if content == "update" and kept is not None and kept[0] == receivers:
+        if content == "update" and kept is not None and (kept[0] is receivers or kept[0] == receivers):
             return kept[1]
-        links = tuple(self._link(content, sender, receiver) for receiver in receivers)
+        links = tuple([part for receiver in receivers for part in self._link(content, sender, receiver)])
         if content == "update":
             self._update_links[sender] = receivers, links
         return links
 
-    def _link(self, content: str, sender: int, receiver: int) -> _Link:
+    def _link(self, content: str, sender: int, receiver: int) -> tuple[float, float, int, tuple[_Interferer, ...]]:
         fading = rng.stream(self._seed, f"fading-{content}", sender, receiver)
         distance_m = self._distance_m(sender, receiver)
+        near = self._near[self._near_ends[receiver] : self._near_ends[receiver + 1]]
         interferers = tuple(
-            _Interferer(user, self._mean_power_w(self._distance_m(user, receiver)), rng.substream(fading, user))
-            for user in self._nearby[receiver]
-            if user != sender
+            [
+                (user, self._mean_power_w(self._distance_m(user, receiver)), rng.substream(fading, user))
+                for user in near
+                if user != sender
+            ]
         )
-        return _Link(self._mean_power_w(distance_m), distance_m / SPEED_OF_LIGHT_M_PER_S, fading, interferers)
+        return self._mean_power_w(distance_m), distance_m / SPEED_OF_LIGHT_M_PER_S, fading, interferers
 
     def _mean_power_w(self, distance_m: float) -> float:
         result: float = self._power_w * distance_m**-self._channel.path_loss_exponent
         return result
 
     def _distance_m(self, a: int, b: int) -> float:
-        (ax, ay), (bx, by) = self._positions[a], self._positions[b]
-        return max(math.hypot(ax - bx, ay - by), MINIMUM_DISTANCE_M)
+        x_m, y_m = self._x_m, self._y_m
+        return max(math.hypot(x_m[a] - x_m[b], y_m[a] - y_m[b]), MINIMUM_DISTANCE_M)
 
-    def _find_nearby(self, positions: Positions) -> list[tuple[int, ...]]:
-        """For each receiver, the others within the interference radius, in ascending order."""
+    def _find_nearby(self, positions: Positions) -> tuple[array[int], array[int]]:
+        """The others within the interference radius of receiver 0, ascending, then those of receiver 1 and so on; and
+        where each one's begin."""
+        users = len(positions)
         if self._channel.interference == "none":
-            return [()] * len(positions)
+            return array("q"), array("q", [0] * (users + 1))
         from scipy.spatial import cKDTree
 
-        found: list[list[int]] = [[] for _ in positions]
-        for a, b in cKDTree(positions).query_pairs(self._channel.interference_radius_m):
-            found[a].append(b)
-            found[b].append(a)
-        return [tuple(sorted(users)) for users in found]
+        pairs = cKDTree(positions).query_pairs(self._channel.interference_radius_m, output_type="ndarray")
+        receivers, others = np.concatenate([pairs, pairs[:, ::-1]]).T
+        order = np.lexsort((others, receivers))
+        ends = np.searchsorted(receivers[order], np.arange(users + 1))
+        return array("q", others[order].tolist()), array("q", ends.tolist())

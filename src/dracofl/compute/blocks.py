@@ -70,7 +70,14 @@ class Block:
     fetched: list[int]  # slots, in the order of the rows fetched
     trainings: int
     nodes: list[Node]
-    put_back: list[tuple[int, int]] = field(default_factory=list)  # of the written, those that will be read
+    put_back: list[int] = field(default_factory=list)  # of the written slots, those that will be read later
+
+    def keep(self, slots: list[int]) -> None:
+        """Say which of the written slots will be read later: they come first among the written."""
+        kept = set(slots)
+        others = [slot for slot in self.written if slot not in kept]
+        self.put_back = slots
+        self.written = {slot: self.written[slot] for slot in [*slots, *others]}
 
 
 BatchOf = Callable[[int, int], np.ndarray]
@@ -80,6 +87,7 @@ class Assembler:
     def __init__(self, shape: Shape, batch_of: BatchOf) -> None:
         self._shape = shape
         self._batch_of = batch_of
+        self._batch_shape = batch_of(0, 0).shape
         self._sections = shape.sections()
         self._length = max(section.stop for section in self._sections.values())
 
@@ -100,7 +108,7 @@ class Assembler:
         draft.close_group()
         shape = self._shape
         code = np.zeros(self._length, dtype=np.int32)
-        batches: np.ndarray | None = None
+        batches = np.empty((shape.groups, shape.width, *self._batch_shape), dtype=np.int32)  # the unused stay unread
         train_from: list[int] = []
         train_to: list[int] = []
         for group, trains in enumerate(draft.trains):
@@ -109,12 +117,9 @@ class Assembler:
                 train_from.append(draft.rows[node.source] if node else 0)
                 train_to.append(draft.rows[node.result] if node else shape.rows)
                 if node is not None and node.train is not None:
-                    batch = self._batch_of(node.train.user, node.train.number)
-                    if batches is None:
-                        batches = np.zeros((shape.groups, shape.width, *batch.shape), dtype=np.int32)
-                    batches[group, place] = batch
-        if batches is None:
-            batches = np.zeros((shape.groups, shape.width, *self._batch_of(0, 0).shape), dtype=np.int32)
+                    batches[group, place] = self._batch_of(node.train.user, node.train.number)
+                elif trains:
+                    batches[group, place] = 0
         for name, values in {
             "counts": [len(draft.fetched), len(draft.trains)],
             "fetch_from": draft.fetched,
@@ -129,7 +134,7 @@ class Assembler:
         }.items():
             start = self._sections[name].start
             code[start : start + len(values)] = values
-        weights = np.zeros(shape.terms, dtype=np.float32)
+        weights = np.full(shape.terms + 1, -0.0, dtype=np.float32)  # the last is for the program: see there
         weights[: len(draft.weights)] = draft.weights
         written = {slot: draft.rows[slot] for slot in draft.written}
         trainings = sum(len(trains) for trains in draft.trains)

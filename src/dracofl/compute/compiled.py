@@ -23,10 +23,10 @@ import numpy as np
 from dracofl.compute.blocks import Assembler, Block, Shape
 from dracofl.compute.compressors import compress
 from dracofl.compute.evaluation import Evaluation, measure, snapshot
-from dracofl.compute.plan import HostCompress, Node, Planner, Term, Wave
+from dracofl.compute.plan import HostCompress, Node, Planner, Wave
 from dracofl.compute.problem import Problem
 from dracofl.compute.program import Program, compile_program
-from dracofl.compute.reference import failed, is_finite
+from dracofl.compute.reference import are_finite, failed
 from dracofl.compute.store import Store
 from dracofl.compute.timings import Timings
 from dracofl.tape import Evaluate, Operation, Train
@@ -83,8 +83,9 @@ class CompiledExecutor:
         # Committed to a device, as the results are that take their place: otherwise the program is compiled twice.
         device = jax.devices()[0]
         self._workspaces = [jax.device_put(jnp.zeros(shape, jnp.float32), device) for _ in range(self._lanes)]
+        self._results = [np.empty(shape, np.float32) for _ in range(self._lanes)]
         self._training_s = 0.0  # not known yet
-        self._lane_threads = ThreadPoolExecutor(self._lanes, thread_name_prefix="lane")
+        self._lane_threads = ThreadPoolExecutor(max(1, self._lanes - 1), thread_name_prefix="lane")
         self._evaluation_thread = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
         self._evaluations: deque[Future[Evaluation]] = deque()
         self._first_bad: int | None = None  # index of the first operation found to make a value that is not finite
@@ -94,7 +95,8 @@ class CompiledExecutor:
         if self._measured_users:
             self._problem.compile_evaluation()
         self._training_s, call_s = self._time_a_training()
-        self._planner.switch_cost = (call_s + _HANDING_OVER_S) / self._training_s
+        # A wave ends a chain, and another begins after it: two calls more.
+        self._planner.switch_cost = 2 * (call_s + _HANDING_OVER_S) / self._training_s
 
     def prepare(self, operations: Sequence[Operation]) -> Prepared:
         actions, freed = self._planner.plan(operations)
@@ -142,10 +144,9 @@ class CompiledExecutor:
         self._evaluation_thread.shutdown(cancel_futures=True)
 
     def _play_wave(self, wave: BlockWave) -> None:
-        if len(wave.lanes) == 1:  # a chain: no need of another thread
-            bad = [self._play_lane(0, wave.lanes[0])]
-        else:
-            bad = list(self._lane_threads.map(self._play_lane, range(len(wave.lanes)), wave.lanes))
+        first, *others = wave.lanes
+        elsewhere = [self._lane_threads.submit(self._play_lane, lane + 1, blocks) for lane, blocks in enumerate(others)]
+        bad = [self._play_lane(0, first), *(played.result() for played in elsewhere)]  # the first lane is this thread
         for operation, source, destination in wave.compressions:
             with self._timings.under("aggregation"):
                 self._store.rows[destination] = compress(
@@ -174,14 +175,15 @@ class CompiledExecutor:
         self._workspaces[lane] = workspace.block_until_ready()
 
     def _put_back(self, lane: int, block: Block) -> int | None:
+        """In few operations on many rows, as each lets go of the interpreter and may have to wait to get it back; into
+        memory that is there already, as new memory is slow."""
         # The view must be gone before the next call: memory that somebody looks at is not used again but copied.
         workspace = self._workspaces[lane]
         rows = np.from_dlpack(workspace) if self._store.on_cpu else np.asarray(workspace)
-        bad = None
-        if not all(is_finite(rows[row]) for row in block.written.values()):
-            bad = self._trace(block)
-        for slot, row in block.put_back:
-            self._store.rows[slot] = rows[row]
+        results = self._results[lane][: len(block.written)]
+        np.take(rows, list(block.written.values()), axis=0, out=results, mode="clip")
+        bad = None if are_finite(results) else self._trace(block)
+        self._store.rows[block.put_back] = results[: len(block.put_back)]
         return bad
 
     def _note_times(self, block: Block, call_s: float, copying_s: float) -> None:
@@ -199,14 +201,14 @@ class CompiledExecutor:
                 for slot, weight, order in node.terms:
                     term = np.float32(weight) * values[slot]
                     total = term if total is None else total + term
-                    if not is_finite(total):
+                    if not are_finite(total):
                         return order
                 if total is not None:
                     values[node.destination] = total
                 if node.train is not None:
                     model, train = values[node.source], node.train
                     values[node.result] = np.asarray(self._problem.local_update(model, train.user, train.number))
-                    if not is_finite(values[node.result]):
+                    if not are_finite(values[node.result]):
                         return node.train_order
         return None
 
@@ -230,7 +232,7 @@ class CompiledExecutor:
     def _time_a_training(self) -> tuple[float, float]:
         """Seconds of a training, and of a call that has none. The first call also compiles the program."""
         spare = self._users
-        call_s = self._time([Node(destination=spare, terms=[Term(0, 1.0, 0)])])
+        call_s = self._time([Node(destination=spare, terms=[(0, 1.0, 0)])])
         for trainings in (2, 20):  # few of what takes long
             nodes = [
                 Node(level=number, train=Train(0.0, 0, number, 0, spare), source=0, result=spare)
@@ -260,5 +262,5 @@ def find_what_to_put_back(actions: Sequence[BlockWave | Evaluate], freed: set[in
         unread.difference_update(compression.source for compression in action.compressions)
         for lane in action.lanes:
             for block in reversed(lane):
-                block.put_back = [(slot, row) for slot, row in block.written.items() if slot not in unread]
+                block.keep([slot for slot in block.written if slot not in unread])
                 unread.difference_update(block.fetched)

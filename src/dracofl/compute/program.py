@@ -40,6 +40,10 @@ def compile_program(problem: Problem, shape: Shape) -> Program:
     ) -> jax.Array:
         part = {name: code[section] for name, section in sections.items()}
         fetches, groups = part["counts"][0], part["counts"][1]
+        # The compiler would fuse a product and the sum it goes into, and round once where NumPy rounds twice. It may
+        # fuse the product with this instead, which is -0 and changes no number, but the compiler cannot know. So this
+        # executor's bits are the reference executor's.
+        nothing = weights[shape.terms]
 
         def fetch(index: jax.Array, workspace: jax.Array) -> jax.Array:
             return put(workspace, part["fetch_to"][index], row(store, part["fetch_from"][index]))
@@ -47,16 +51,12 @@ def compile_program(problem: Problem, shape: Shape) -> Program:
         def combine(index: jax.Array, workspace: jax.Array) -> jax.Array:
             first, end = part["combine_terms"][index], part["combine_terms"][index + 1]
 
-            # A product is added one turn after it is made. In one turn the compiler would fuse the two operations and
-            # round once where NumPy rounds twice; as it is, this executor's bits are the reference executor's.
-            def add(term: jax.Array, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-                total, product = sums
-                return total + product, weights[term] * row(workspace, part["term_rows"][term])
+            def add(term: jax.Array, total: jax.Array) -> jax.Array:
+                product = weights[term] * row(workspace, part["term_rows"][term]) + nothing
+                return total + product
 
-            start = weights[first] * row(workspace, part["term_rows"][first])
-            nothing = jnp.full_like(start, -0.0)  # the one number that changes none it is added to
-            total, product = jax.lax.fori_loop(first + 1, end, add, (start, nothing))
-            return put(workspace, part["combine_to"][index], total + product)
+            total = weights[first] * row(workspace, part["term_rows"][first])
+            return put(workspace, part["combine_to"][index], jax.lax.fori_loop(first + 1, end, add, total))
 
         def train_one(place: jax.Array, batch: jax.Array, workspace: jax.Array) -> jax.Array:
             update = problem.delta(row(workspace, part["train_from"][place]), pool, batch)

@@ -101,10 +101,11 @@ class ReferenceExecutor:
         vectors[destination] = total
 
 
-def is_finite(vector: np.ndarray) -> bool:
-    # One pass of BLAS suspects; the exact test runs only then, as the square of a large finite vector overflows.
+def are_finite(numbers: np.ndarray) -> bool:
+    # The sum of squares suspects, in one pass; the exact test runs only then, as large finite numbers overflow it.
     with np.errstate(over="ignore", invalid="ignore"):
-        return math.isfinite(vector.dot(vector)) or bool(np.isfinite(vector).all())
+        flat = numbers.reshape(-1)
+        return math.isfinite(np.einsum("i,i->", flat, flat)) or bool(np.isfinite(flat).all())
 
 
 def failed(operation: Operation) -> DivergedError:
@@ -115,5 +116,5 @@ def failed(operation: Operation) -> DivergedError:
 
 
 def _check(vector: np.ndarray, operation: Train | Combine) -> None:
-    if not is_finite(vector):
+    if not are_finite(vector):
         raise failed(operation)

@@ -419,7 +419,8 @@ class Config(Section):
     duration_s: float = key(5000.0, "simulated time (T)", "s", gt=0)
     seed: int = key(1, "of all random draws", ge=0, lt=2**63)
     executor: Literal["compiled", "reference"] = key(
-        "compiled", "what plays the tape: compiled, in whole stretches on all cores, or reference, an operation at a time"
+        "compiled",
+        "what plays the tape: compiled, in whole stretches on all cores, or reference, an operation at a time",
     )
     task: Task = PokerTask()
     data: Data = Data()

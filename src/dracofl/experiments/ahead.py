@@ -18,7 +18,7 @@ from dracofl.compute.timings import Timings
 from dracofl.sim.simulator import Simulator, Stretch
 
 _STRETCHES_AHEAD = 2
-_SWITCH_INTERVAL_S = 2e-4
+_SWITCH_INTERVAL_S = 2e-5
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Progress:
 
     parts: int
     wall_s: float
+    setup_s: float
     compile_s: float
     next_checkpoint_s: float
 

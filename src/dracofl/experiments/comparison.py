@@ -20,10 +20,11 @@ from dracofl.build import build_problem, build_simulator, build_world
 from dracofl.config import kinds
 from dracofl.config.load import load_config
 from dracofl.config.schema import Config
-from dracofl.errors import ConfigError, DataError, RunFolderError
-from dracofl.experiments.engine import Job, Progress, run_all
+from dracofl.errors import ConfigError, DataError
+from dracofl.experiments import work_folder
+from dracofl.experiments.engine import Engine, Job, Progress, run_all
+from dracofl.experiments.work_folder import write_json as write_json
 from dracofl.telemetry.run import Run
-from dracofl.telemetry.storage import storage_errors, write_atomically
 
 LITERAL = "draco-literal"
 VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -134,12 +135,14 @@ Announce = Callable[[str], Progress]
 """Given a headline, returns who is to be told of the progress under it."""
 
 
-def compare(comparison: Comparison, folder: Path, announce: Announce) -> dict[str, list[Run]]:
+def compare(
+    comparison: Comparison, folder: Path, announce: Announce, engine: Engine | None = None
+) -> dict[str, list[Run]]:
     """Run it all, or what is left of it; the runs of each method, in the order of the seeds."""
     _open(comparison, folder)
     chosen: dict[str, tuple[str, ...]] = dict.fromkeys(comparison.methods, ())
     if comparison.tune:
-        chosen = _tune(comparison, folder, announce)
+        chosen = _tune(comparison, folder, announce, engine)
     jobs = {
         method: [
             Job(comparison.config(method, seed, *chosen[method]), folder / "runs" / method / f"seed-{seed}")
@@ -147,7 +150,7 @@ def compare(comparison: Comparison, folder: Path, announce: Announce) -> dict[st
         ]
         for method in comparison.methods
     }
-    flat = run_all([job for several in jobs.values() for job in several], announce("comparing"))
+    flat = run_all([job for several in jobs.values() for job in several], announce("comparing"), engine)
     found = iter(flat)
     return {method: [next(found) for _ in several] for method, several in jobs.items()}
 
@@ -168,52 +171,34 @@ def check(comparison: Comparison) -> None:
 
 def may_begin(comparison: Comparison, folder: Path) -> bool:
     """True if there is nothing in the folder yet, False if this comparison was begun there; all else is refused."""
-    file = folder / "comparison.json"
-    if file.is_file():
-        try:
-            begun = json.loads(file.read_text())
-        except (OSError, ValueError) as error:
-            raise RunFolderError(f"{file} cannot be read: {error}") from None
-        if begun != _as_json(comparison):
-            raise RunFolderError(
-                f"{folder} holds another comparison (see {file.name} there): repeat its command to continue it, or "
-                "name another folder with --out"
-            )
-        return False
-    # Of a process that was killed there may be the beginning of that file.
-    if folder.is_file() or (folder.is_dir() and any(path.suffix != ".unfinished" for path in folder.iterdir())):
-        raise RunFolderError(f"{folder} exists and is not a comparison; name another with --out")
-    return True
+    return work_folder.may_begin("comparison", _as_json(comparison), folder)
 
 
 def _open(comparison: Comparison, folder: Path) -> None:
-    if may_begin(comparison, folder):
-        check(comparison)
-        with storage_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "comparison.json", _as_json(comparison))
+    work_folder.begin_or_continue("comparison", _as_json(comparison), folder, lambda: check(comparison))
 
 
 def _as_json(comparison: Comparison) -> Any:
     return json.loads(json.dumps(dataclasses.asdict(comparison)))
 
 
-def _tune(comparison: Comparison, folder: Path, announce: Announce) -> dict[str, tuple[str, ...]]:
+def _tune(
+    comparison: Comparison, folder: Path, announce: Announce, engine: Engine | None
+) -> dict[str, tuple[str, ...]]:
     """First the step size, then, with it, the second option of the methods that have one."""
     steps = {
         method: [f"train.step={factor * comparison.config(method, 0).train.step!r}" for factor in STEP_FACTORS]
         for method in comparison.methods
     }
-    scores = _scores(
-        comparison, folder, {m: [(step,) for step in steps[m]] for m in steps}, announce("choosing step sizes")
-    )
+    options: dict[str, list[tuple[str, ...]]] = {method: [(step,) for step in steps[method]] for method in steps}
+    scores = _scores(comparison, folder, options, announce("choosing step sizes"), engine)
     chosen = {method: _best(scores[method]) for method in comparison.methods}
     second = {
         method: [(*chosen[method], f"method.{SECOND_OPTION[method][0]}={value}") for value in SECOND_OPTION[method][1]]
         for method in comparison.methods
         if method in SECOND_OPTION and not comparison.gives(method, SECOND_OPTION[method][0])
     }
-    more = _scores(comparison, folder, second, announce("choosing second options")) if second else {}
+    more = _scores(comparison, folder, second, announce("choosing second options"), engine) if second else {}
     chosen |= {method: _best(more[method]) for method in more}
     write_json(
         folder / "tuning.json",
@@ -235,7 +220,11 @@ Scores = dict[tuple[str, ...], float | None]
 
 
 def _scores(
-    comparison: Comparison, folder: Path, options: dict[str, list[tuple[str, ...]]], on_progress: Progress
+    comparison: Comparison,
+    folder: Path,
+    options: dict[str, list[tuple[str, ...]]],
+    on_progress: Progress,
+    engine: Engine | None,
 ) -> dict[str, Scores]:
     jobs, places = [], []
     for method, several in options.items():
@@ -246,7 +235,7 @@ def _scores(
                 jobs.append(Job(config, folder / "tuning" / method / f"{name}-seed-{seed}"))
                 places.append((method, option))
     found: dict[str, Scores] = {method: {} for method in options}
-    for (method, option), run in zip(places, run_all(jobs, on_progress), strict=True):
+    for (method, option), run in zip(places, run_all(jobs, on_progress, engine), strict=True):
         score = quality(run)
         before = found[method].get(option, 0.0)
         found[method][option] = None if score is None or before is None else before + score / len(TUNING_SEEDS)
@@ -267,11 +256,6 @@ def _best(scores: Scores) -> tuple[str, ...]:
     """The best of those that did not diverge; if all did, the first, which is the most careful."""
     finished = {option: score for option, score in scores.items() if score is not None}
     return max(finished, key=lambda option: finished[option]) if finished else next(iter(scores))
-
-
-def write_json(path: Path, data: Any) -> None:
-    text = json.dumps(data, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def parse_methods(text: str) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""Many runs at once, one process a core. What is finished is not run again; what was stopped goes on.
+"""Many runs at once. What is finished is not run again; what was stopped goes on.
+
+An engine is what carries runs out: `Local` here, one process a core, or `ray_engine` on a cluster.
 
 A Ctrl-C is for the process that waits. It asks the workers, who do not hear of it otherwise, to save their runs and
 stop; a second one does not wait for that. A worker whose master is gone, however it went, ends at once.
@@ -18,13 +20,13 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from dracofl.compute.reference import Evaluation
+from dracofl.compute.evaluation import Evaluation
 from dracofl.config.load import load_config
 from dracofl.config.render import to_toml
 from dracofl.config.schema import Config
-from dracofl.errors import DivergedError, DracoError, Interrupted, RunFolderError
+from dracofl.errors import ConfigError, DivergedError, DracoError, Interrupted, RunFolderError
 from dracofl.experiments.run import continue_run, run_config
 from dracofl.experiments.watch import stop_on_signals
 from dracofl.telemetry.folder import RunFolder
@@ -42,8 +44,57 @@ class Job:
 Progress = Callable[[float, float], None]
 """Told how much simulated time is done, of how much."""
 
+OnRun = Callable[[Job, float], None]
+"""Told how much simulated time of one run is done; all of it when the run has ended, well or badly."""
 
-def run_all(jobs: Sequence[Job], on_progress: Progress, workers: int | None = None) -> list[Run]:
+LANES = "DRACOFL_LANES"
+"""The variable that says how many cores a run may use. The runs of an engine have one each."""
+
+
+class Engine(Protocol):
+    def run(self, jobs: Sequence[Job], on_progress: Callable[[float], None], on_run: OnRun | None) -> None:
+        """Bring every job to its end; a diverged run is one. A Ctrl-C saves them and ends in a KeyboardInterrupt."""
+        ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """Processes on this machine, one a core unless told how many."""
+
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        refuse_no_workers(self.workers)
+
+    def run(self, jobs: Sequence[Job], on_progress: Callable[[float], None], on_run: OnRun | None) -> None:
+        workers = min(self.workers or len(os.sched_getaffinity(0)), len(jobs))
+        _run_in_processes(jobs, workers, on_progress, *([] if on_run is None else [on_run]))
+
+
+def refuse_no_workers(workers: int | None) -> None:
+    if workers is not None and workers < 1:
+        raise ConfigError(f"--workers {workers}: there must be at least one")
+
+
+@contextmanager
+def open_engine(name: str = "local", address: str | None = None, workers: int | None = None) -> Iterator[Engine]:
+    """The engine of that name, ready to work."""
+    if name == "local":
+        if address is not None:
+            raise ConfigError("--address is where a Ray cluster is: say --engine ray too")
+        yield Local(workers)
+    elif name == "ray":
+        from dracofl.experiments.ray_engine import connected
+
+        with connected(address, workers) as engine:
+            yield engine
+    else:
+        raise ConfigError(f'"{name}" is not an engine; choose from local, ray')
+
+
+def run_all(
+    jobs: Sequence[Job], on_progress: Progress, engine: Engine | None = None, on_run: OnRun | None = None
+) -> list[Run]:
     """Every job's run, in order; jobs of one folder share its run.
 
     A diverged run is a result like others; any other failure ends it all. A Ctrl-C ends it with a KeyboardInterrupt.
@@ -55,10 +106,31 @@ def run_all(jobs: Sequence[Job], on_progress: Progress, workers: int | None = No
     total_s = sum(job.config.duration_s for job in different)
     before_s = total_s - sum(job.config.duration_s for job in waiting)
     if waiting:
-        workers = min(workers or len(os.sched_getaffinity(0)), len(waiting))
-        _run_in_processes(waiting, workers, lambda done_s: on_progress(min(before_s + done_s, total_s), total_s))
+        (engine or Local()).run(waiting, lambda done_s: on_progress(min(before_s + done_s, total_s), total_s), on_run)
     on_progress(total_s, total_s)
     return [Run(job.folder) for job in jobs]
+
+
+class Tally:
+    """How far each of the jobs has come, as their workers tell."""
+
+    def __init__(self, jobs: Sequence[Job], on_run: OnRun | None) -> None:
+        self._jobs = {str(job.folder): job for job in jobs}
+        self._done_s: dict[str, float] = {}
+        self._on_run = on_run
+
+    def advanced(self, name: str, now_s: float) -> None:
+        if now_s >= self._done_s.get(name, 0.0):  # one that was killed and goes on has been there before
+            self._done_s[name] = now_s
+            if self._on_run is not None:
+                self._on_run(self._jobs[name], now_s)
+
+    def ended(self, job: Job) -> None:
+        self.advanced(str(job.folder), job.config.duration_s)  # also if it diverged
+
+    @property
+    def done_s(self) -> float:
+        return sum(self._done_s.values())
 
 
 def _check_same(job: Job) -> None:
@@ -67,11 +139,13 @@ def _check_same(job: Job) -> None:
         raise RunFolderError(f"{job.folder} holds a run of another configuration; name another folder with --out")
 
 
-def _run_in_processes(jobs: Sequence[Job], workers: int, on_progress: Callable[[float], None]) -> None:
+def _run_in_processes(
+    jobs: Sequence[Job], workers: int, on_progress: Callable[[float], None], on_run: OnRun | None = None
+) -> None:
     context = multiprocessing.get_context("spawn")  # JAX has threads, which a fork would break
     reports, stop = context.Queue(), context.Event()
     their_end, lifeline = context.Pipe(duplex=False)
-    done_s: dict[str, float] = {}
+    tally = Tally(jobs, on_run)
     with (
         lifeline,
         stop_on_signals() as asked_to_stop,
@@ -84,14 +158,14 @@ def _run_in_processes(jobs: Sequence[Job], workers: int, on_progress: Callable[[
             left = set(running)
             while left:
                 ended, left = wait(left, timeout=0.2)
-                _drain(reports, done_s)
+                _drain(reports, tally)
                 for future in ended:
                     if not future.result():
                         raise KeyboardInterrupt
-                    done_s[str(running[future].folder)] = running[future].config.duration_s  # also if it diverged
+                    tally.ended(running[future])
                 if asked_to_stop.requested:
                     raise KeyboardInterrupt
-                on_progress(sum(done_s.values()))
+                on_progress(tally.done_s)
         except BrokenProcessPool:
             lifeline.close()
             if asked_to_stop.requested:  # by a signal to the whole group of processes
@@ -116,11 +190,10 @@ def _ctrl_c_kept_from_new_processes() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _drain(reports: Any, done_s: dict[str, float]) -> None:
+def _drain(reports: Any, tally: Tally) -> None:
     try:
         while True:
-            name, now_s = reports.get_nowait()
-            done_s[name] = max(now_s, done_s.get(name, 0.0))
+            tally.advanced(*reports.get_nowait())
     except queue.Empty:
         pass
 
@@ -144,6 +217,7 @@ _stop: Any = None
 def _serve(reports: Any, stop: Any, lifeline: Any) -> None:
     global _reports, _stop
     _reports, _stop = reports, stop
+    os.environ[LANES] = "1"
     reports.cancel_join_thread()  # who is no longer listened to need not finish telling
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 
@@ -153,17 +227,18 @@ def _end_with(lifeline: Any) -> None:
     os._exit(1)
 
 
-class _Reporter:
-    """Watches a run in a worker, and tells the process that waits."""
+class Reporter:
+    """Watches a run in a worker, tells the process that waits, and learns from it whether to stop."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, tell: Callable[[float], bool]) -> None:
+        self._tell = tell
+        self._stopping = False
 
     def began(self, folder: str, duration_s: float, now_s: float) -> None: ...
 
     def advanced(self, now_s: float, updates: int) -> None:
-        _reports.put((self._name, now_s))
-        if _stop.is_set():
+        if self._tell(now_s) and not self._stopping:
+            self._stopping = True  # a run may advance a little before it stops, and a second signal would kill it
             signal.raise_signal(signal.SIGTERM)  # on which a run saves itself and stops
 
     def evaluated(self, evaluation: Evaluation) -> None: ...
@@ -173,11 +248,9 @@ class _Reporter:
     def ended(self) -> None: ...
 
 
-def _work(config_toml: str, folder: str) -> bool:
-    """Whether the run came to its end, a bad one included."""
-    if _stop.is_set():
-        return False
-    files, watcher = RunFolder(Path(folder)), _Reporter(folder)
+def carry_out(config_toml: str, folder: str, tell: Callable[[float], bool]) -> bool:
+    """Begin a run or go on with it. Whether it came to its end, a bad one included."""
+    files, watcher = RunFolder(Path(folder)), Reporter(tell)
     try:
         if files.config_file.exists():
             continue_run(folder, watcher)
@@ -189,3 +262,11 @@ def _work(config_toml: str, folder: str) -> bool:
     except Interrupted:
         return False
     return True
+
+
+def _work(config_toml: str, folder: str) -> bool:
+    def tell(now_s: float) -> bool:
+        _reports.put((folder, now_s))
+        return bool(_stop.is_set())
+
+    return not _stop.is_set() and carry_out(config_toml, folder, tell)

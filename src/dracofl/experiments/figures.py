@@ -18,7 +18,8 @@ def draw_curves(metrics: pa.Table, summary: dict[str, Any], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = {name: metrics[name].to_numpy().reshape(-1, summary["users"]) for name in metrics.column_names}
+    measured_users = 1 + int(metrics["user"].to_numpy().max())
+    columns = {name: metrics[name].to_numpy().reshape(-1, measured_users) for name in metrics.column_names}
     has_classes = columns["accuracy"].size > 0 and not np.isnan(columns["accuracy"]).any()
     names = ["accuracy", "f1"] if has_classes else ["loss"]
     figure = Figure(figsize=(5.0 * len(names), 3.6), layout="constrained")

@@ -18,7 +18,7 @@ from dracofl.errors import ConfigError
 from dracofl.experiments.claims import MODERATE, OTHERS, STARVING, UNLIMITED, claims_page, judge
 from dracofl.experiments.comparison import LITERAL, Announce, Comparison, check, compare, may_begin
 from dracofl.experiments.comparison_results import draw_curves_of, write_results
-from dracofl.experiments.engine import Job, run_all
+from dracofl.experiments.engine import Engine, Job, run_all
 from dracofl.telemetry.run import Run
 from dracofl.telemetry.storage import storage_errors, write_atomically
 
@@ -92,7 +92,9 @@ def _real_data(name: str, data: Path | None) -> Path | None:
     return cached if cached.is_dir() and any(cached.iterdir()) else None
 
 
-def reproduce(plans: list[Plan], out: Path, page: Path | None, announce: Announce) -> Path:
+def reproduce(
+    plans: list[Plan], out: Path, page: Path | None, announce: Announce, engine: Engine | None = None
+) -> Path:
     """Make the figures, judge the claims, write the page; returns the page's path."""
     destination = page or out
     for one in plans:  # all of them before the first, which may take hours
@@ -108,11 +110,11 @@ def reproduce(plans: list[Plan], out: Path, page: Path | None, announce: Announc
         title = TITLES[one.figure].format(task=_task_name(one))
         headline = _headline(one, announce)
         if not one.sweeps_budget:
-            runs = compare(one.comparison, folder, headline)
+            runs = compare(one.comparison, folder, headline, engine)
             write_results(runs, folder, title)
             pictures[one.figure] = ["accuracy-time.png", "f1-time.png", "accuracy-bytes.png"]
         else:
-            runs = _sweep_budget(one, folder, headline)
+            runs = _sweep_budget(one, folder, headline, engine)
             write_results(runs, folder, title)
             for draco in ("draco", LITERAL):
                 mine = {name: several for name, several in runs.items() if name.startswith(f"{draco} psi")}
@@ -160,11 +162,12 @@ def _note(one: Plan, title: str) -> str:
     )
 
 
-def _sweep_budget(one: Plan, folder: Path, announce: Announce) -> dict[str, list[Run]]:
+def _sweep_budget(one: Plan, folder: Path, announce: Announce, engine: Engine | None) -> dict[str, list[Run]]:
     """DRACO, default and literal, with several budgets."""
     comparison = one.comparison
     unlimited = comparison.config("draco", 0, f"method.psi={UNLIMITED}")
-    measured = run_all([Job(unlimited, folder / "arrivals")], announce("counting arrivals without a limit"))[0]
+    counting = announce("counting arrivals without a limit")
+    measured = run_all([Job(unlimited, folder / "arrivals")], counting, engine)[0]
     arrivals = arrivals_a_period(measured, comparison)
     jobs, names = [], []
     for draco in ("draco", LITERAL):
@@ -174,7 +177,7 @@ def _sweep_budget(one: Plan, folder: Path, announce: Announce) -> dict[str, list
                 jobs.append(Job(config, folder / "runs" / draco / f"psi-{psi}" / f"seed-{seed}"))
                 names.append(f"{draco} psi {fraction}")
     found: dict[str, list[Run]] = {}
-    for name, run in zip(names, run_all(jobs, announce("sweeping Psi")), strict=True):
+    for name, run in zip(names, run_all(jobs, announce("sweeping Psi"), engine), strict=True):
         found.setdefault(name, []).append(run)
     return found
 

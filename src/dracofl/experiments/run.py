@@ -90,7 +90,7 @@ class _Session:
         self._executor = build_executor(config, self._problem, self._timings)
         self._recorder = Recorder()
         self._progress = checkpoint.Progress(
-            parts=0, wall_s=0.0, compile_s=0.0, next_checkpoint_s=config.checkpoint.every_s or float("inf")
+            parts=0, wall_s=0.0, setup_s=0.0, compile_s=0.0, next_checkpoint_s=config.checkpoint.every_s or float("inf")
         )
         for doubt in [*doubts(config), *doubts_about(world)]:
             watcher.doubted(doubt)
@@ -117,6 +117,7 @@ class _Session:
 
     def _compile(self) -> None:
         before = time.perf_counter()
+        self._setup_s = self._progress.setup_s + before - self._began
         self._executor.compile()
         self._compile_s = self._progress.compile_s + time.perf_counter() - before
 
@@ -170,6 +171,7 @@ class _Session:
         progress = checkpoint.Progress(
             parts=self._progress.parts + 1,
             wall_s=self._wall_s(),
+            setup_s=self._setup_s,
             compile_s=self._compile_s,
             next_checkpoint_s=(now_s // every_s + 1) * every_s if every_s else float("inf"),
         )
@@ -197,7 +199,8 @@ class _Session:
         with self._timings.under("writing"):
             tables = self._write_tables(folder, diverged)
         summary = self._summary(tables, diverged)
-        draw_curves(tables["metrics"], summary, folder.picture_file)
+        if len(tables["metrics"]):
+            draw_curves(tables["metrics"], summary, folder.picture_file)
         folder.write_summary(summary)
 
     def _write_tables(self, folder: RunFolder, diverged: DivergedError | None) -> dict[str, pa.Table]:
@@ -229,6 +232,7 @@ class _Session:
             "parameters": self._problem.parameter_count,
             "duration_s": config.duration_s,
             "wall_s": self._wall_s(),
+            "setup_s": self._setup_s,
             "compile_s": self._compile_s,
             "seconds": self._timings.seconds,
             "sgd_steps": found["local_updates"] * self._problem.local_steps,

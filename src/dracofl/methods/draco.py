@@ -23,6 +23,8 @@ from dracofl.protocol.messages import Message
 from dracofl.protocol.node import NodeCore, NodeRules, NodeState
 from dracofl.protocol.vectors import Vectors, VectorsState
 
+_UPDATE_ARRIVED, _UPDATE_DUE = Happening.UPDATE_ARRIVED, Happening.UPDATE_DUE
+
 
 @dataclass(frozen=True, slots=True)
 class Draco:
@@ -90,18 +92,18 @@ class DracoNetwork:
         return out
 
     def handle(self, happening: Happening, user: int, message: Message | None, now_s: float) -> list[Command]:
-        if happening == Happening.PERIOD_ENDED:
-            return self._end_period(now_s)
-        node = self.nodes[user]
+        # The most frequent first, and enumerations compared by identity: this is passed at every event.
+        if happening is _UPDATE_ARRIVED and message is not None:
+            return self.nodes[user].received(message, now_s)
+        if happening is _UPDATE_DUE:
+            return self.nodes[user].update_due(now_s)
+        if happening is Happening.TRANSMISSION_DUE:
+            return self.nodes[user].transmission_due(now_s)
+        if happening is Happening.WINDOW_CLOSED:
+            return self.nodes[user].window_closed(now_s)
         if message is not None:
-            if happening == Happening.UPDATE_ARRIVED:
-                return node.received(message, now_s)
-            return node.model_received(message, now_s)
-        if happening == Happening.UPDATE_DUE:
-            return node.update_due(now_s)
-        if happening == Happening.TRANSMISSION_DUE:
-            return node.transmission_due(now_s)
-        return node.window_closed(now_s)
+            return self.nodes[user].model_received(message, now_s)
+        return self._end_period(now_s)
 
     def held(self) -> list[Message]:
         return [message for node in self.nodes for message in node.state.window]

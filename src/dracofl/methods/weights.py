@@ -23,7 +23,11 @@ def weight_rows(rule: str, graph: Graph) -> Rows:
     if rule == "delivered":
         return [None] * graph.users
     if rule == "uniform":
-        return [(1.0 / len(receivers),) * len(receivers) if receivers else () for receivers in graph.successors]
+        degrees = [len(receivers) for receivers in graph.successors]
+        rows = {
+            degree: (1.0 / degree,) * degree if degree else () for degree in set(degrees)
+        }  # shared, as they are few
+        return [rows[degree] for degree in degrees]
     return _rows_of_matrix(_read_matrix(Path(rule)), graph, rule)
 
 

@@ -20,7 +20,7 @@ with the command that passes the vector on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from dracofl import rng
@@ -36,10 +36,13 @@ from dracofl.protocol.commands import (
 from dracofl.protocol.messages import Message
 from dracofl.protocol.vectors import Vectors
 from dracofl.tape import Combine, Copy, Free, Train
-from dracofl.types import Fate
+from dracofl.types import Fate, named
 
 NONE = -1
 """The name of no vector."""
+
+# Looked up once: to ask an enumeration for a member takes longer than to make a command.
+_UPDATE_DUE, _APPLIED = Happening.UPDATE_DUE, Fate.APPLIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,25 @@ class NodeState:
     unsent_updates: int = 0
     unsent_finished_sum_s: float = 0.0
     accepted: int = 0  # messages accepted in this period
-    window: list[Message] = field(default_factory=list)
+    window: tuple[Message, ...] = ()  # a tuple, as an empty one costs nothing: there are as many as users
     unified_period: int = 0  # the newest period whose hub's model is in place
 
 
 class NodeCore:
     """One user. Methods are what happens to it; each returns the commands that follow."""
+
+    __slots__ = (
+        "_compute_draws",
+        "_compute_rate",
+        "_own_term",
+        "_receivers",
+        "_transmit_draws",
+        "_vectors",
+        "_weights",
+        "rules",
+        "state",
+        "user",
+    )
 
     def __init__(
         self,
@@ -89,12 +105,13 @@ class NodeCore:
         self.user = user
         self.rules = rules
         self.state = NodeState()
+        self._own_term = (user, 1.0)  # its own model, the first term whenever something is added to it
         self._compute_rate = compute_rate
         self._receivers = receivers
         self._weights = weights
         self._vectors = vectors
         self._compute_draws = rng.stream(seed, "compute", user)
-        self._transmit_draws = rng.stream(seed, "transmit", user)
+        self._transmit_draws = rng.stream(seed, "transmit", user) if rules.when == "poisson" else 0
 
     def start(self, now_s: float) -> list[Command]:
         out: list[Command] = []
@@ -111,12 +128,12 @@ class NodeCore:
         out: list[Command] = []
         if rules.snapshot == "finish":
             update = self._vectors.new()
-            out.append(Train(now_s, user, number, user, update))
+            out.append(named(Train, (now_s, user, number, user, update)))
         else:
             update = state.training
         if rules.own_weight:
-            out.append(Combine(now_s, user, user, ((user, 1.0), (update, rules.own_weight))))
-        out.append(RecordFinish(user, number))
+            out.append(named(Combine, (now_s, user, user, (self._own_term, (update, rules.own_weight)))))
+        out.append(named(RecordFinish, (user, number)))
         if rules.when == "on-update":
             self._send(update, 1, now_s, out)
         else:
@@ -149,17 +166,25 @@ class NodeCore:
             return out
         state.accepted += 1
         if rules.window_s == 0.0:
-            self._apply((message,), now_s, out)
+            vector, user = message.vector, self.user
+            out.append(named(Combine, (now_s, user, user, (self._own_term, (vector, message.weight)))))
+            out.append(named(Settle, (message, _APPLIED, "")))
+            if self._vectors.release(vector):
+                out.append(named(Free, (vector,)))
             return out
         if not state.window:
             out.append(SetTimer(Happening.WINDOW_CLOSED, self.user, now_s + rules.window_s))
-        state.window.append(message)
+        state.window = (*state.window, message)
         return out
 
     def window_closed(self, now_s: float) -> list[Command]:
-        out: list[Command] = []
-        held, self.state.window = tuple(self.state.window), []
-        self._apply(held, now_s, out)
+        user = self.user
+        held, self.state.window = self.state.window, ()
+        terms = (self._own_term, *((message.vector, message.weight) for message in held))
+        out: list[Command] = [Combine(now_s, user, user, terms)]
+        for message in held:
+            out.append(Settle(message, Fate.APPLIED))
+            self._release(message.vector, out)
         return out
 
     def period_ended(
@@ -193,7 +218,7 @@ class NodeCore:
             state.training = self._vectors.new()
             out.append(Train(now_s, user, number, user, state.training))
         duration_s = rng.exponential(self._compute_draws, number) / self._compute_rate
-        out.append(SetTimer(Happening.UPDATE_DUE, user, now_s + duration_s))
+        out.append(named(SetTimer, (_UPDATE_DUE, user, now_s + duration_s)))
 
     def _await_transmission(self, now_s: float, out: list[Command]) -> None:
         wait_s = rng.exponential(self._transmit_draws, self.state.ticks) / self.rules.transmit_rate
@@ -213,28 +238,10 @@ class NodeCore:
         state.unsent, state.unsent_updates, state.unsent_finished_sum_s = update, 1, now_s
 
     def _send(self, vector: int, updates: int, finished_s: float, out: list[Command]) -> None:
-        number = self.state.transmissions
-        self.state.transmissions = number + 1
-        out.append(
-            SendUpdate(
-                self.user,
-                number,
-                vector,
-                updates,
-                finished_s,
-                self.rules.payload_bytes,
-                self._receivers,
-                self._weights,
-            )
-        )
-
-    def _apply(self, messages: tuple[Message, ...], now_s: float, out: list[Command]) -> None:
-        user = self.user
-        terms = ((user, 1.0), *((message.vector, message.weight) for message in messages))
-        out.append(Combine(now_s, user, user, terms))
-        for message in messages:
-            out.append(Settle(message, Fate.APPLIED))
-            self._release(message.vector, out)
+        state, size = self.state, self.rules.payload_bytes
+        number = state.transmissions
+        state.transmissions = number + 1
+        out.append(SendUpdate(self.user, number, vector, updates, finished_s, size, self._receivers, self._weights))
 
     def _release(self, vector: int, out: list[Command]) -> None:
         if self._vectors.release(vector):

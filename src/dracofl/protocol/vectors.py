@@ -28,6 +28,16 @@ class Vectors:
     def retain(self, name: int, references: int) -> None:
         self.state.references[name] += references
 
+    def hand_over(self, name: int, receivers: int) -> bool:
+        """The caller's reference becomes one for each receiver; true if there is none: the vector is to be freed."""
+        references = self.state.references
+        left = references[name] + receivers - 1
+        if left:
+            references[name] = left
+            return False
+        del references[name]
+        return True
+
     def release(self, name: int) -> bool:
         """Give up one reference; true if it was the last, and the vector is to be freed."""
         references = self.state.references

@@ -11,10 +11,11 @@ hence on the configuration alone, and between two stretches `state` is all there
 
 from __future__ import annotations
 
-import heapq
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from heapq import heappop, heappush
+from typing import Any, TypeAlias
 
 from dracofl.channels.interface import Delivery, Medium
 from dracofl.clock import multiple
@@ -30,27 +31,26 @@ from dracofl.protocol.commands import (
 )
 from dracofl.protocol.messages import Message
 from dracofl.tape import Combine, Compress, Copy, Evaluate, Free, Operation, Train
-from dracofl.trace import EventKind, EventRow, MessageRow, TraceHash
-from dracofl.types import Fate
+from dracofl.trace import EventKind, EventRow, MessageRow, Rows, TraceHash
+from dracofl.types import Fate, named
 
 _STRETCH_TRAININGS = 64
 _STRETCH_OPERATIONS = 4096
 _UNIFICATION_PRIORITY, _PRIORITY = 1, 2
 _AT_ONCE = Delivery(0.0)
-_FOR_THE_TAPE = (Combine, Free, Train, Copy, Compress, Evaluate)
-_ARRIVALS = {
-    Happening.UPDATE_ARRIVED: EventKind.RECEIVED,
-    Happening.MODEL_ARRIVED: EventKind.MODEL_RECEIVED,
-}
+_FOR_THE_TAPE = frozenset({Combine, Free, Train, Copy, Compress, Evaluate})
+# Words as plain strings and members of enumerations by a name of their own: to look a member up takes longer than to
+# make a row, and a row with a member in it is one that the garbage collector has to watch.
+_FINISHED, _SENT, _RECEIVED = EventKind.FINISHED.value, EventKind.SENT.value, EventKind.RECEIVED.value
+_UNIFIED, _MODEL_RECEIVED = EventKind.UNIFIED.value, EventKind.MODEL_RECEIVED.value
+_UPDATE_ARRIVED, _MODEL_ARRIVED = Happening.UPDATE_ARRIVED, Happening.MODEL_ARRIVED
+_PERIOD_ENDED, _ARRIVAL_CODE = Happening.PERIOD_ENDED, int(Happening.UPDATE_ARRIVED)
+_HAPPENINGS = tuple(Happening)
+_FATES = {fate: fate.value for fate in Fate}
+_APPLIED, _NAN = Fate.APPLIED, math.nan
 
-
-class Scheduled(NamedTuple):
-    time_s: float
-    priority: int
-    serial: int
-    happening: Happening
-    user: int
-    message: Message | None
+Scheduled: TypeAlias = tuple[float, int, int, int, int, Message | None]
+"""Time, priority, serial number; then the code of what happens, to whom, and the message it is about."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class SimulatorState:
     heap: list[Scheduled] = field(default_factory=list)
     serial: int = 0
     now_s: float = 0.0
-    events: int = 0
+    events: int = 0  # before the stretch that is being played
     updates: int = 0
     evaluations_by_time: int = 0  # how many multiples of every_s have been evaluated, 0 included
     evaluations_by_events: int = 0
@@ -70,8 +70,8 @@ class Stretch:
     """A piece of the tape with the rows of what happened meanwhile."""
 
     operations: list[Operation] = field(default_factory=list)
-    events: list[EventRow] = field(default_factory=list)
-    messages: list[MessageRow] = field(default_factory=list)
+    events: Rows[EventRow] = field(default_factory=lambda: Rows(EventRow))
+    messages: Rows[MessageRow] = field(default_factory=lambda: Rows(MessageRow))
 
 
 class Simulator:
@@ -83,16 +83,19 @@ class Simulator:
         duration_s: float,
         evaluate_every_s: float | None,
         evaluate_every_events: int | None,
+        stretch_trainings: int = _STRETCH_TRAININGS,
+        stretch_operations: int = _STRETCH_OPERATIONS,
     ) -> None:
         self.network = network
         self.medium = medium
         self.trace = TraceHash()
         self.state = SimulatorState()
+        self.stretch_trainings = stretch_trainings
+        self.stretch_operations = stretch_operations
         self._duration_s = duration_s
         self._every_s = evaluate_every_s
         self._every_events = evaluate_every_events
-        self._stretch = Stretch()
-        self._trainings = self._operations = 0
+        self._begin_stretch()
 
     def start(self) -> None:
         """Put the beginning of the run on the heap. A restored simulator must not be started."""
@@ -102,91 +105,100 @@ class Simulator:
 
     def next_stretch(self) -> Stretch:
         """Play on until the stretch is full or the run is over (then `state.done`)."""
-        heap = self.state.heap
-        while self._trainings < _STRETCH_TRAININGS and self._operations < _STRETCH_OPERATIONS:
+        state, stretch, handle = self.state, self._stretch, self.network.handle
+        heap, operations, record = state.heap, stretch.operations, stretch.events.flat.extend
+        due_s = self._evaluation_due_s()
+        while self._trainings < self.stretch_trainings and len(operations) - self._uncounted < self.stretch_operations:
             if not heap or heap[0][0] >= self._duration_s:
                 self._finish()
                 break
-            self._step(heapq.heappop(heap))
-        stretch, self._stretch = self._stretch, Stretch()
-        self._trainings = self._operations = 0
+            now_s, _, _, code, user, message = heappop(heap)
+            happening = _HAPPENINGS[code]
+            state.now_s = now_s
+            if due_s <= now_s:
+                due_s = self._evaluate_by_time(until_s=now_s)
+            if self._every_events is not None and self.network.unifies(happening):
+                # An evaluation that falls on a unification is taken just before it.
+                self._evaluate_by_events(coming=1)
+            if message is not None:
+                if happening is _UPDATE_ARRIVED:
+                    record((now_s, _RECEIVED, user, message.sender, message.number, 0, 0.0))
+                elif happening is _MODEL_ARRIVED:
+                    record((now_s, _MODEL_RECEIVED, user, message.sender, message.number, 0, 0.0))
+            self._carry_out(handle(happening, user, message, now_s), now_s)
+            if self._every_events is not None:
+                self._evaluate_by_events(coming=0)
+        state.events += len(stretch.events)
+        self._begin_stretch()
         self.trace.add(stretch.events, stretch.messages)
         return stretch
 
-    def _step(self, scheduled: Scheduled) -> None:
-        now_s, _, _, happening, user, message = scheduled
-        self.state.now_s = now_s
-        if self._every_s is not None:
-            self._evaluate_by_time(until_s=now_s)
-        if self._every_events is not None and self.network.unifies(happening):
-            # An evaluation that falls on a unification is taken just before it.
-            self._evaluate_by_events(self.state.events + 1)
-        if message is not None and happening in _ARRIVALS:
-            self._record(EventRow(now_s, _ARRIVALS[happening], user, message.sender, message.number, 0, 0.0))
-        self._carry_out(self.network.handle(happening, user, message, now_s), now_s)
-        if self._every_events is not None:
-            self._evaluate_by_events(self.state.events)
+    def _begin_stretch(self) -> None:
+        self._stretch = Stretch()
+        self._trainings = 0
+        self._uncounted = 0  # operations that do not bring the end of the stretch nearer
 
     def _carry_out(self, commands: list[Command], now_s: float) -> None:
-        operations = self._stretch.operations
-        senders = [command.sender for command in commands if isinstance(command, SendUpdate)]
-        if len(senders) > 1:
-            self.medium.announce(frozenset(senders), now_s)
+        stretch, state = self._stretch, self.state
+        write: Callable[[Any], None] = stretch.operations.append
+        if self.medium.listens:
+            senders = [command.sender for command in commands if type(command) is SendUpdate]
+            if len(senders) > 1:
+                self.medium.announce(frozenset(senders), now_s)
         for command in commands:
-            if isinstance(command, _FOR_THE_TAPE):  # the most by far
-                operations.append(command)
-                self._operations += 1
-                if isinstance(command, Train):
+            if type(command) in _FOR_THE_TAPE:  # the most by far
+                write(command)
+                if type(command) is Train:
                     self._trainings += 1
-            elif isinstance(command, SetTimer):
-                self._schedule(command.at_s, command.happening, command.user, None)
-            elif isinstance(command, Settle):
-                self._settle(command.message, command.fate, now_s, command.reason)
-            elif isinstance(command, SendUpdate):
+            elif type(command) is Settle:
+                stretch.messages.flat.extend(_row(command.message, command.fate, now_s, command.reason))
+            elif type(command) is SetTimer:
+                happening, user, at_s = command
+                priority = _UNIFICATION_PRIORITY if happening is _PERIOD_ENDED else _PRIORITY
+                heappush(state.heap, (at_s, priority, state.serial, int(happening), user, None))
+                state.serial += 1
+            elif type(command) is SendUpdate:
                 self._send_update(command, now_s)
-            elif isinstance(command, RecordFinish):
-                self.state.updates += 1
-                self._record(EventRow(now_s, EventKind.FINISHED, command.user, -1, command.number, 0, 0.0))
-            else:
+            elif type(command) is RecordFinish:
+                state.updates += 1
+                stretch.events.flat.extend((now_s, _FINISHED, command.user, -1, command.number, 0, 0.0))
+            elif type(command) is SendModel:
                 self._send_model(command, now_s)
 
-    def _schedule(self, time_s: float, happening: Happening, user: int, message: Message | None) -> None:
+    def _schedule(self, time_s: float, happening: Happening, user: int, message: Message) -> None:
         state = self.state
-        priority = _UNIFICATION_PRIORITY if happening == Happening.PERIOD_ENDED else _PRIORITY
-        heapq.heappush(state.heap, Scheduled(time_s, priority, state.serial, happening, user, message))
+        heappush(state.heap, (time_s, _PRIORITY, state.serial, int(happening), user, message))
         state.serial += 1
 
     def _send_update(self, send: SendUpdate, now_s: float) -> None:
-        airtime_s, deliveries = 0.0, [_AT_ONCE] * len(send.receivers)
-        if not send.reliable:
-            airtime_s, deliveries = self.medium.transmit(
-                "update", send.sender, send.number, send.receivers, send.payload_bytes, now_s, send.deadline_s
-            )
-        self._record(EventRow(now_s, EventKind.SENT, send.sender, -1, send.number, send.payload_bytes, airtime_s))
-        reached = sum(delivery.fate is None for delivery in deliveries)
-        weights = send.weights
+        (sender, number, vector, updates, finished_s, size, receivers, weights, reports, reliable, deadline_s) = send
+        if reliable:
+            airtime_s, deliveries = 0.0, [_AT_ONCE] * len(receivers)
+        else:
+            airtime_s, deliveries = self.medium.transmit("update", sender, number, receivers, size, now_s, deadline_s)
+        self._stretch.events.flat.extend((now_s, _SENT, sender, -1, number, size, airtime_s))
         if weights is None:  # "delivered": if it reaches nobody there is no row, and nobody to weigh it
-            weights = (1.0 / reached if reached else 0.0,) * len(send.receivers)
-        for receiver, weight, delivery in zip(send.receivers, weights, deliveries, strict=True):
-            message = Message(
-                send.sender,
-                receiver,
-                send.number,
-                send.updates,
-                weight,
-                send.vector,
-                send.payload_bytes,
-                send.finished_s,
-                now_s,
-                now_s + delivery.delay_s,
-            )
-            if delivery.fate is None:
-                self._schedule(message.arrived_s, Happening.UPDATE_ARRIVED, receiver, message)
-            else:
-                self._settle(message._replace(arrived_s=math.nan), delivery.fate, now_s, delivery.reason)
-                if send.reports:
-                    self._schedule(message.arrived_s, Happening.MESSAGE_FAILED, send.sender, message)
-        self._hand_over(send.vector, reached)
+            reached = sum(delivery.fate is None for delivery in deliveries)
+            weights = (1.0 / reached if reached else 0.0,) * len(receivers)
+        settled, state = self._stretch.messages.flat, self.state
+        reached = 0
+        for receiver, weight, (delay_s, fate, reason) in zip(receivers, weights, deliveries, strict=True):
+            known_s = now_s + delay_s
+            if fate is None:
+                message = named(
+                    Message,
+                    (sender, receiver, number, updates, weight, vector, size, finished_s, now_s, known_s),
+                )
+                heappush(state.heap, (known_s, _PRIORITY, state.serial, _ARRIVAL_CODE, receiver, message))
+                state.serial += 1
+                reached += 1
+                continue
+            word = _FATES[fate]
+            settled.extend((sender, receiver, number, updates, weight, size, now_s, _NAN, now_s, word, reason, _NAN))
+            if reports:
+                message = Message(sender, receiver, number, updates, weight, vector, size, finished_s, now_s, known_s)
+                self._schedule(known_s, Happening.MESSAGE_FAILED, sender, message)
+        self._hand_over(vector, reached)
 
     def _send_model(self, send: SendModel, now_s: float) -> None:
         airtime_s, delays_s = 0.0, [0.0] * len(send.receivers)
@@ -195,7 +207,7 @@ class Simulator:
                 "model", send.hub, send.period, send.receivers, send.payload_bytes, now_s
             )
             delays_s = [math.inf if delivery.fate else delivery.delay_s for delivery in deliveries]
-        self._record(EventRow(now_s, EventKind.UNIFIED, send.hub, -1, send.period, send.payload_bytes, airtime_s))
+        self._stretch.events.flat.extend((now_s, _UNIFIED, send.hub, -1, send.period, send.payload_bytes, airtime_s))
         self._hand_over(send.vector, sum(delay_s < math.inf for delay_s in delays_s))
         for receiver, delay_s in zip(send.receivers, delays_s, strict=True):
             if delay_s == math.inf:
@@ -213,68 +225,58 @@ class Simulator:
                 now_s + delay_s,
             )
             if send.reliable:  # everybody has it before anything else happens
-                self._carry_out(self.network.handle(Happening.MODEL_ARRIVED, receiver, message, now_s), now_s)
+                self._carry_out(self.network.handle(_MODEL_ARRIVED, receiver, message, now_s), now_s)
             else:
-                self._schedule(message.arrived_s, Happening.MODEL_ARRIVED, receiver, message)
+                self._schedule(message.arrived_s, _MODEL_ARRIVED, receiver, message)
 
     def _hand_over(self, vector: int, receivers: int) -> None:
         """The sender's reference becomes one for each receiver that the vector will reach."""
-        vectors = self.network.vectors
-        vectors.retain(vector, receivers)
-        if vectors.release(vector):
+        if self.network.vectors.hand_over(vector, receivers):
             self._stretch.operations.append(Free(vector))
+            self._uncounted += 1
 
-    def _record(self, row: EventRow) -> None:
-        self.state.events += 1
-        self._stretch.events.append(row)
+    def _evaluation_due_s(self) -> float:
+        return math.inf if self._every_s is None else multiple(self.state.evaluations_by_time, self._every_s)
 
-    def _settle(self, message: Message, fate: Fate, now_s: float, reason: str = "") -> None:
-        self._stretch.messages.append(_message_row(message, fate, now_s, reason))
-
-    def _evaluate_by_time(self, until_s: float) -> None:
-        state = self.state
-        while self._every_s is not None and (due_s := multiple(state.evaluations_by_time, self._every_s)) <= until_s:
+    def _evaluate_by_time(self, until_s: float) -> float:
+        """Take the evaluations that are due; returns when the next one is."""
+        while (due_s := self._evaluation_due_s()) <= until_s:
             self._evaluate(due_s)
-            state.evaluations_by_time += 1
+            self.state.evaluations_by_time += 1
+        return due_s
 
-    def _evaluate_by_events(self, events: int) -> None:
-        if self._every_events is not None and events // self._every_events > self.state.evaluations_by_events:
-            self.state.evaluations_by_events = events // self._every_events
+    def _evaluate_by_events(self, coming: int) -> None:
+        """Take an evaluation if one falls due with the events so far and those that are just coming."""
+        assert self._every_events is not None
+        multiples = (self.state.events + len(self._stretch.events) + coming) // self._every_events
+        if multiples > self.state.evaluations_by_events:
+            self.state.evaluations_by_events = multiples
             self._evaluate(self.state.now_s)
 
-    def _evaluate(self, at_s: float) -> None:
-        self._stretch.operations.append(Evaluate(at_s, self.state.events, final=False))
+    def _evaluate(self, at_s: float, final: bool = False) -> None:
+        events = self.state.events + len(self._stretch.events)
+        self._stretch.operations.append(Evaluate(at_s, events, final))
+        self._uncounted += 1
 
-    def pending(self) -> list[MessageRow]:
+    def pending(self) -> Rows[MessageRow]:
         """Rows of the messages that are in flight or in an open window now."""
-        rows = []
-        for scheduled in sorted(self.state.heap):
-            if scheduled.happening == Happening.UPDATE_ARRIVED and scheduled.message is not None:
-                unarrived = scheduled.message._replace(arrived_s=math.nan)
-                rows.append(_message_row(unarrived, Fate.PENDING, self.state.now_s, ""))
-        return rows + [_message_row(message, Fate.PENDING, self.state.now_s, "") for message in self.network.held()]
+        now_s, rows = self.state.now_s, Rows(MessageRow)
+        for _, _, _, code, _, message in sorted(self.state.heap):
+            if code == Happening.UPDATE_ARRIVED and message is not None:
+                rows.flat.extend(_row(message._replace(arrived_s=math.nan), Fate.PENDING, now_s, ""))
+        for message in self.network.held():
+            rows.flat.extend(_row(message, Fate.PENDING, now_s, ""))
+        return rows
 
     def _finish(self) -> None:
-        state, end_s = self.state, self._duration_s
-        self._evaluate_by_time(until_s=math.nextafter(end_s, 0.0))
-        state.now_s = end_s
-        self._stretch.messages += self.pending()
-        self._stretch.operations.append(Evaluate(end_s, state.events, final=True))
-        state.done = True
+        self._evaluate_by_time(until_s=math.nextafter(self._duration_s, 0.0))
+        self.state.now_s = self._duration_s
+        self._stretch.messages.flat += self.pending().flat
+        self._evaluate(self._duration_s, final=True)
+        self.state.done = True
 
 
-def _message_row(message: Message, fate: Fate, now_s: float, reason: str) -> MessageRow:
-    return MessageRow(
-        message.sender,
-        message.receiver,
-        message.number,
-        message.updates,
-        message.weight,
-        message.payload_bytes,
-        message.sent_s,
-        message.arrived_s,
-        now_s,
-        fate,
-        reason,
-        now_s - message.finished_s if fate is Fate.APPLIED else math.nan,
-    )
+def _row(message: Message, fate: Fate, now_s: float, reason: str) -> tuple[Any, ...]:
+    sender, receiver, number, updates, weight, _, size, finished_s, sent_s, arrived_s = message
+    age_s = now_s - finished_s if fate is _APPLIED else _NAN
+    return (sender, receiver, number, updates, weight, size, sent_s, arrived_s, now_s, _FATES[fate], reason, age_s)

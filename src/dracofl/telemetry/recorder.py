@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 
-from dracofl.telemetry.tables import SCHEMAS, concatenate, to_table
+from dracofl.telemetry.tables import SCHEMAS, concatenate, from_flat
+from dracofl.trace import Rows, flatten
 
-_ROWS_BEFORE_PACKING = 20_000  # Python tuples take several times the room of an Arrow column
+_ROWS_BEFORE_PACKING = 2048  # Python numbers take several times the room of an Arrow column
 
 
 class Recorder:
     def __init__(self) -> None:
-        self._rows: dict[str, list[tuple[object, ...]]] = {name: [] for name in SCHEMAS}
+        self._flat: dict[str, list[Any]] = {name: [] for name in SCHEMAS}  # field after field, row after row
         self._packed: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
 
-    def add(self, name: str, rows: Sequence[tuple[object, ...]]) -> None:
-        waiting = self._rows[name]
-        waiting.extend(rows)
-        if len(waiting) >= _ROWS_BEFORE_PACKING:
+    def add(self, name: str, rows: Rows[Any] | Iterable[tuple[Any, ...]]) -> None:
+        flat = self._flat[name]
+        flat.extend(flatten(rows))
+        if len(flat) >= _ROWS_BEFORE_PACKING * len(SCHEMAS[name]):
             self._pack(name)
 
     def take(self) -> dict[str, pa.Table]:
@@ -31,6 +33,6 @@ class Recorder:
         return taken
 
     def _pack(self, name: str) -> None:
-        if self._rows[name]:
-            self._packed[name].append(to_table(name, self._rows[name]))
-            self._rows[name] = []
+        if self._flat[name]:
+            self._packed[name].append(from_flat(name, self._flat[name]))
+            self._flat[name] = []

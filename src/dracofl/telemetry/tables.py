@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -77,19 +79,25 @@ class MetricRow(NamedTuple):
     mean_model_loss: float
 
 
-def to_table(name: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
+def to_table(name: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
     """Rows, as tuples in the order of the columns, as an Arrow table."""
+    return from_flat(name, list(itertools.chain.from_iterable(rows)))
+
+
+def from_flat(name: str, flat: list[Any]) -> pa.Table:
+    """Rows, given field after field, as an Arrow table."""
     schema = SCHEMAS[name]
-    columns: Iterable[tuple[object, ...]] = zip(*rows, strict=True) if rows else [()] * len(schema)
-    arrays = []
-    for column, column_field in zip(columns, schema, strict=True):
-        if column_field.type == _WORD:
-            codes = {word: code for code, word in enumerate(dict.fromkeys(column))}
-            indices = pa.array([codes[word] for word in column], pa.int8())
-            arrays.append(pa.DictionaryArray.from_arrays(indices, pa.array([str(word) for word in codes], pa.string())))
-        else:
-            arrays.append(pa.array(column, column_field.type))
-    return pa.table(dict(zip(schema.names, arrays, strict=True))).cast(schema)
+    arrays = [
+        _words(flat[place :: len(schema)]) if kind == _WORD else pa.array(flat[place :: len(schema)], kind)
+        for place, kind in enumerate(schema.types)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _words(column: list[str]) -> pa.DictionaryArray:
+    codes = {word: code for code, word in enumerate(dict.fromkeys(column))}
+    indices = np.fromiter(map(codes.__getitem__, column), np.int8, len(column))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([str(word) for word in codes], pa.string()))
 
 
 def concatenate(name: str, tables: Sequence[pa.Table]) -> pa.Table:

@@ -20,7 +20,8 @@ def from_pairs(users: int, pairs: npt.NDArray[np.integer]) -> Graph:
     # One integer a link: sorting them orders by sender, then receiver, and unique drops the repeated.
     codes = np.unique(senders[apart] * users + receivers[apart])
     ends = np.searchsorted(codes, np.arange(1, users + 1) * users).tolist()
-    ordered: list[int] = (codes % users).tolist()
+    # One integer object a user and not one a link: at a million users the difference is felt.
+    ordered = list(map(list(range(users)).__getitem__, (codes % users).tolist()))
     starts = [0, *ends[:-1]]
     return Graph(tuple(tuple(ordered[start:end]) for start, end in zip(starts, ends, strict=True)))
 

@@ -1,0 +1,79 @@
+"""All benchmarks, one after the other: `make bench`. Writes results.json and the table in README.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import dracofl
+from benchmarks.figure import Figure
+
+HERE = Path(__file__).parent
+BENCHMARKS = ("limit", "evaluation", "peers", "cnn_step", "control", "growth")
+
+
+def main() -> None:
+    chosen = [name for name in sys.argv[1:] if name in BENCHMARKS] or list(BENCHMARKS)
+    for name in chosen:
+        print(f"--- {name}", flush=True)
+        module = import_module(f"benchmarks.{name}")
+        figures: list[Figure] = module.measure(False)
+        if name == "growth":
+            figures += module.measure_million()
+        for figure in figures:
+            print(figure.line(), flush=True)
+        _write(name, figures)  # after each, as they take long
+
+
+def _write(name: str, figures: list[Figure]) -> None:
+    path = HERE / "results.json"
+    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    results[name] = {
+        "figures": [figure.as_json() for figure in figures],
+        "dracofl": dracofl.__version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
+    path.write_text(json.dumps({name: results[name] for name in BENCHMARKS if name in results}, indent=1) + "\n")
+    page = HERE / "README.md"
+    before, rest = page.read_text().split("<!-- table -->\n")[:2] if page.exists() else ("", "")
+    after = rest.split("<!-- end of table -->\n")[-1]
+    page.write_text(f"{before}<!-- table -->\n{_table(results)}<!-- end of table -->\n{after}")
+
+
+def _table(results: dict[str, Any]) -> str:
+    lines = ["| benchmark | figure | median | spread | wanted | met |", "|---|---|---|---|---|---|"]
+    for name in BENCHMARKS:
+        for figure in results.get(name, {}).get("figures", []):
+            wanted = f"{figure['bound']} {_number(figure['target'])}" if figure["target"] is not None else ""
+            met = {True: "yes", False: "**no**", None: ""}[figure["met"]]
+            spread = f"{_number(min(figure['values']))} to {_number(max(figure['values']))}"
+            lines.append(f"| {name} | {figure['name']} | {_number(figure['median'])} | {spread} | {wanted} | {met} |")
+    machines = {f"{one['processor']}, {one['cores']} cores, jax {one['jax']}" for one in results.values()}
+    return "\n".join(lines) + f"\n\nMeasured on: {'; '.join(sorted(machines))}.\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.machine()
+
+
+if __name__ == "__main__":
+    main()
