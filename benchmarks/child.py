@@ -48,7 +48,7 @@ def run(preset: str, overrides: list[str]) -> dict[str, Any]:
 
 
 def bare(preset: str, overrides: list[str], updates: int) -> dict[str, Any]:
-    """Jitted local updates back to back, their arguments where the program wants them, and nothing else."""
+    """Jitted local updates back to back, with mini-batches drawn before, and nothing else."""
     import jax
 
     import dracofl
@@ -59,11 +59,11 @@ def bare(preset: str, overrides: list[str], updates: int) -> dict[str, Any]:
     problem = build_problem(config)
     update = jax.jit(problem.delta, compiler_options=COMPILER_OPTIONS)
     model = jax.numpy.asarray(problem.init())
-    batches = [jax.numpy.asarray(problem.batch(number % config.users, number // config.users)) for number in range(64)]
+    batches = [problem.batch(number % config.users, number // config.users) for number in range(updates)]
     update(model, problem.pool, batches[0]).block_until_ready()
     began = time.perf_counter()
     for number in range(updates):
-        result = update(model, problem.pool, batches[number % len(batches)])
+        result = update(model, problem.pool, batches[number])
     result.block_until_ready()
     return {"s": time.perf_counter() - began, "sgd_steps": updates * problem.local_steps}
 

@@ -6,6 +6,7 @@ be saved, because only while it stands still is its state that of a moment which
 
 from __future__ import annotations
 
+import gc
 import queue
 import sys
 import threading
@@ -66,6 +67,8 @@ class ControlThread:
         # control plane to give way.
         self._switch_interval_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        # The world of a large network is many objects that stay: looking through them again and again finds nothing.
+        gc.freeze()
         self._thread.start()
         return self
 
@@ -74,6 +77,7 @@ class ControlThread:
         while self._thread.is_alive():
             self._drain()  # it may be waiting for room
             self._thread.join(0.01)
+        gc.unfreeze()
         sys.setswitchinterval(self._switch_interval_s)
 
     def __iter__(self) -> Iterator[Ready]:
