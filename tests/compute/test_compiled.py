@@ -12,7 +12,7 @@ from method_table import CHANNELS, EVERYWHERE, TABLE
 from timelines import play
 
 from dracofl.build import build_problem, build_simulator, build_world
-from dracofl.compute.compiled import CompiledExecutor
+from dracofl.compute.compiled import CompiledExecutor, lanes_available
 from dracofl.compute.evaluation import Evaluation
 from dracofl.compute.executor import hash_of
 from dracofl.compute.problem import Problem
@@ -20,7 +20,7 @@ from dracofl.compute.program import Program
 from dracofl.compute.reference import ReferenceExecutor
 from dracofl.config.load import load_config
 from dracofl.config.schema import Config
-from dracofl.errors import DivergedError
+from dracofl.errors import ConfigError, DivergedError
 from dracofl.tape import Combine, Copy, Evaluate, Free, Operation, Train
 
 CLOSE = 1e-5
@@ -138,7 +138,7 @@ def test_where_stretches_end_changes_no_bit(problem: Problem, program: Program) 
 def test_trainings_in_groups_as_on_an_accelerator_end_alike(problem: Problem) -> None:
     stretches = stretches_of(tiny("topology.kind=cycle"), problem.parameter_count)
     slow = ReferenceExecutor(problem, 8, measured_users=0)
-    wide = CompiledExecutor(problem, 8, measured_users=0, lanes=1, width=4)
+    wide = CompiledExecutor(problem, 8, measured_users=0, lanes=1, width=4, shared_store=False)
     played(slow, stretches)
     played(wide, stretches)
     assert distance(wide.models(), slow.models()) <= CLOSE
@@ -152,6 +152,22 @@ def test_a_state_put_into_another_executor_goes_on_there(problem: Problem, progr
     second.restore({name: vector.copy() for name, vector in first.state().items()})
     played(second, stretches[2:])
     assert hash_of(second.models()) == hash_of(whole.models())
+
+
+@pytest.mark.parametrize("wanted", ["0", "-1", "two", ""])
+def test_a_senseless_number_of_lanes_is_refused(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRACOFL_LANES", wanted)
+    with pytest.raises(ConfigError, match="DRACOFL_LANES"):
+        lanes_available()
+
+
+def test_both_executors_have_the_same_bits_on_a_cpu(problem: Problem, program: Program) -> None:
+    stretches = stretches_of(tiny(), problem.parameter_count)
+    slow = ReferenceExecutor(problem, 8, measured_users=0)
+    fast = CompiledExecutor(problem, 8, measured_users=0, lanes=2, program=program)
+    played(slow, stretches)
+    played(fast, stretches)
+    assert hash_of(fast.models()) == hash_of(slow.models())
 
 
 def test_the_store_grows_when_slots_run_short(problem: Problem, program: Program) -> None:

@@ -84,8 +84,10 @@ BatchOf = Callable[[int, int], np.ndarray]
 
 
 class Assembler:
-    def __init__(self, shape: Shape, batch_of: BatchOf) -> None:
+    def __init__(self, shape: Shape, batch_of: BatchOf, shared_store: bool = True) -> None:
+        """From a store that is not shared a block fetches copies of rows, in the order of `Block.fetched`."""
         self._shape = shape
+        self._shared_store = shared_store
         self._batch_of = batch_of
         self._batch_shape = batch_of(0, 0).shape
         self._sections = shape.sections()
@@ -122,7 +124,7 @@ class Assembler:
                     batches[group, place] = 0
         for name, values in {
             "counts": [len(draft.fetched), len(draft.trains)],
-            "fetch_from": draft.fetched,
+            "fetch_from": draft.fetched if self._shared_store else range(len(draft.fetched)),
             "fetch_to": [draft.rows[slot] for slot in draft.fetched],
             "group_combines": draft.group_combines,
             "combine_to": draft.combine_to,

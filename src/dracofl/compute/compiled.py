@@ -29,16 +29,25 @@ from dracofl.compute.program import Program, compile_program
 from dracofl.compute.reference import are_finite, failed
 from dracofl.compute.store import Store
 from dracofl.compute.timings import Timings
+from dracofl.errors import ConfigError
 from dracofl.tape import Evaluate, Operation, Train
 
 _HANDING_OVER_S = 2e-4  # to another thread and back, on top of the call itself
 _WIDTH_ON_ACCELERATORS = 32
+_MOST_LANES = 16
 _EVALUATIONS_WAITING = 2  # copies of all models that may be kept for the thread that measures them
 
 
 def lanes_available() -> int:
-    """DRACOFL_LANES, or one for each core. Where many runs share a machine, each should have one."""
-    return int(os.environ.get("DRACOFL_LANES", 0)) or len(os.sched_getaffinity(0))
+    """DRACOFL_LANES, or one for each core, to a limit, as each has a workspace. Where many runs share a machine, each
+    should have one."""
+    wanted = os.environ.get("DRACOFL_LANES")
+    if wanted is not None:
+        if not wanted.isdecimal() or int(wanted) < 1:
+            raise ConfigError(f"DRACOFL_LANES is {wanted!r}; it must be a number of threads, 1 or more")
+        return int(wanted)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_LANES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +73,11 @@ class CompiledExecutor:
         *,
         lanes: int | None = None,
         width: int | None = None,
+        shared_store: bool | None = None,
         program: Program | None = None,
     ) -> None:
-        """`program` is one that was compiled for the same problem before; `width` is of its groups of trainings."""
+        """`program` is one that was compiled for the same problem before. The options before it follow from the
+        device: a CPU has lanes that share the store, and an accelerator trains `width` models at once."""
         self._problem = problem
         self._users = users
         self._measured_users = users if measured_users is None else measured_users
@@ -75,8 +86,9 @@ class CompiledExecutor:
         self._lanes = (lanes or lanes_available()) if on_cpu else 1
         self._shape = Shape.for_model(problem.parameter_count, width or (1 if on_cpu else _WIDTH_ON_ACCELERATORS))
         self._planner = Planner(users, lanes=self._lanes, switch_cost=0.0, most_terms=self._shape.most_terms)
-        self._assembler = Assembler(self._shape, problem.batch)
-        self._store = Store(users, problem.parameter_count)
+        shared = on_cpu if shared_store is None else shared_store
+        self._assembler = Assembler(self._shape, problem.batch, shared)
+        self._store = Store(users, problem.parameter_count, shared)
         self._store.rows[:users] = problem.init()
         self.program = program or compile_program(problem, self._shape)
         shape = (self._shape.rows + 1, problem.parameter_count)
@@ -179,7 +191,7 @@ class CompiledExecutor:
         memory that is there already, as new memory is slow."""
         # The view must be gone before the next call: memory that somebody looks at is not used again but copied.
         workspace = self._workspaces[lane]
-        rows = np.from_dlpack(workspace) if self._store.on_cpu else np.asarray(workspace)
+        rows = np.from_dlpack(workspace) if self._store.shared else np.asarray(workspace)
         results = self._results[lane][: len(block.written)]
         np.take(rows, list(block.written.values()), axis=0, out=results, mode="clip")
         bad = None if are_finite(results) else self._trace(block)

@@ -12,10 +12,9 @@ class Store:
     """Memory mapped and hence aligned as XLA wants it, so that on a CPU a program reads it without a copy. Pages that
     were never written take no memory, so there is room to grow without moving."""
 
-    def __init__(self, users: int, parameters: int) -> None:
+    def __init__(self, users: int, parameters: int, shared: bool) -> None:
         self._parameters = parameters
-        self._users = users
-        self.on_cpu = jax.default_backend() == "cpu"
+        self.shared = shared  # with programs on the CPU; those on another device are given copies
         self.rows = self._map(users + max(users, 1024))
 
     def make_room(self, slots: int) -> None:
@@ -28,7 +27,7 @@ class Store:
     def shown_to_programs(self, slots: list[int], room: int) -> jax.Array:
         """What a program is given to fetch from: the store itself, or, on another device, a copy of these rows, of
         which it can have at most `room`."""
-        if self.on_cpu:
+        if self.shared:
             return self._alias
         copied = np.zeros((room, self._parameters), dtype=np.float32)
         copied[: len(slots)] = self.rows[slots]
@@ -38,7 +37,7 @@ class Store:
     def _map(self, slots: int) -> np.ndarray:
         rows = np.frombuffer(mmap.mmap(-1, 4 * slots * self._parameters), dtype=np.float32)
         rows = rows.reshape(slots, self._parameters)
-        if self.on_cpu:
+        if self.shared:
             # JAX takes arrays to be constant. This one changes, but only between the calls that read it.
             self._alias: jax.Array = jax.dlpack.from_dlpack(rows)
             assert self._alias.unsafe_buffer_pointer() == rows.ctypes.data, "a copy, which would never change"
