@@ -64,6 +64,9 @@ class Screen:
                 f"{share:4.0%}  t = {now_s:.0f} s  {updates:,} local updates  {self._score}", markup=False
             )
 
+    def wants_to_stop(self) -> bool:
+        return False
+
     def evaluated(self, evaluation: Evaluation) -> None:
         if any(scores.accuracy != scores.accuracy for scores in evaluation.users):  # not a number: no classes
             self._score = f"loss {sum(scores.loss for scores in evaluation.users) / len(evaluation.users):.4g}"

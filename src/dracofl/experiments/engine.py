@@ -232,14 +232,15 @@ class Reporter:
 
     def __init__(self, tell: Callable[[float], bool]) -> None:
         self._tell = tell
-        self._stopping = False
+        self._told_to_stop = False
 
     def began(self, folder: str, duration_s: float, now_s: float) -> None: ...
 
     def advanced(self, now_s: float, updates: int) -> None:
-        if self._tell(now_s) and not self._stopping:
-            self._stopping = True  # a run may advance a little before it stops, and a second signal would kill it
-            signal.raise_signal(signal.SIGTERM)  # on which a run saves itself and stops
+        self._told_to_stop = self._tell(now_s)
+
+    def wants_to_stop(self) -> bool:
+        return self._told_to_stop
 
     def evaluated(self, evaluation: Evaluation) -> None: ...
 

@@ -130,7 +130,7 @@ class _Session:
                 self._executor.play(ready.prepared)
                 self._record_evaluations(wait=ready.done)
                 self._watcher.advanced(ready.now_s, ready.updates)
-                if stop.requested:
+                if stop.requested or self._watcher.wants_to_stop():
                     control.pause()  # and play what it has written by now
                 elif ready.to_be_saved:
                     self._save(folder)
