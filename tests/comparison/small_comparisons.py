@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import queue
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from cli.draco_command import Outcome
-
-from dracofl.config.render import to_toml
-from dracofl.experiments import engine, run
-from dracofl.experiments.engine import Job
 
 QUADRATIC = (
     "task.kind=quadratic",
@@ -42,33 +35,6 @@ HANDS = (
     "checkpoint.every_s=none",
 )
 """Of `poker`: the smallest that has classes."""
-
-
-class HereAndNow:
-    """In the place of worker processes: one run after the other, in this process, and a note of each."""
-
-    def __init__(self) -> None:
-        self.begun: list[str] = []
-        self.stop_before: int | None = None  # a Ctrl-C before the run of this number
-
-    def __call__(self, jobs: Sequence[Job], workers: int, on_progress: Callable[[float], None]) -> None:
-        assert 1 <= workers <= len(jobs)
-        for job in jobs:
-            if self.stop_before == len(self.begun):
-                raise KeyboardInterrupt
-            self.begun.append(str(job.folder))
-            assert engine._work(to_toml(job.config, comments=False), str(job.folder))
-            on_progress(job.config.duration_s)
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> HereAndNow:
-    stand_in = HereAndNow()
-    monkeypatch.setattr(engine, "_run_in_processes", stand_in)
-    monkeypatch.setattr(engine, "_reports", queue.Queue())
-    monkeypatch.setattr(engine, "_stop", threading.Event())
-    monkeypatch.setattr(run, "draw_curves", lambda *_: None)  # the picture of a single run takes longer than the run
-    return stand_in
 
 
 class StubRun:

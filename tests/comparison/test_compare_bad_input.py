@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli.draco_command import contents, draco
-from small_comparisons import QUADRATIC, HereAndNow, assert_refused
+from here_and_now import HereAndNow
+from small_comparisons import QUADRATIC, assert_refused
 
 from dracofl.datasets import poker
 from dracofl.experiments import engine

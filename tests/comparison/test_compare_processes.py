@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from cli.draco_command import draco, draco_process, environment, process_arguments
-from small_comparisons import QUADRATIC, HereAndNow, hashes_of, summaries
+from here_and_now import HereAndNow
+from small_comparisons import QUADRATIC, hashes_of, summaries
 
 from dracofl.config.load import load_config
 from dracofl.errors import DataError, DracoError

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from cli.draco_command import contents, draco
-from small_comparisons import HANDS, QUADRATIC, HereAndNow, hashes_of, summaries
+from here_and_now import HereAndNow
+from small_comparisons import HANDS, QUADRATIC, hashes_of, summaries
 
 from dracofl.experiments.statistics import interval
 

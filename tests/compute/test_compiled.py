@@ -261,11 +261,11 @@ class Exploding:
         ),
     ],
 )
-@pytest.mark.parametrize("kind", [ReferenceExecutor, CompiledExecutor])
+@pytest.mark.parametrize("lanes", [None, 1, 2], ids=["reference", "one lane", "two lanes"])
 def test_a_value_that_is_not_finite_is_traced_to_its_maker(
-    kind: Any, operations: list[Operation], blamed: tuple[float, int, str]
+    lanes: int | None, operations: list[Operation], blamed: tuple[float, int, str]
 ) -> None:
-    executor = kind(Exploding(), 4)
+    executor = CompiledExecutor(Exploding(), 4, lanes=lanes) if lanes else ReferenceExecutor(Exploding(), 4)
     with pytest.raises(DivergedError) as caught:
         played(executor, [operations])
     assert (caught.value.time_s, caught.value.user, caught.value.operation) == blamed

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dracofl.compute.blocks import Assembler, Block, Shape
-from dracofl.compute.compiled import BlockWave, find_what_to_put_back
 from dracofl.compute.plan import Planner, Wave
 from dracofl.tape import Combine, Compress, Compression, Copy, Evaluate, Free, Operation, Train
 
@@ -82,14 +81,7 @@ class InBlocks:
     def play(self, operations: Sequence[Operation]) -> None:
         actions, freed = self.planner.plan(operations)
         self.waves += [action for action in actions if isinstance(action, Wave)]
-        played = [
-            BlockWave([self._assembler.blocks(lane) for lane in action.lanes], action.compressions)
-            if isinstance(action, Wave)
-            else action
-            for action in actions
-        ]
-        find_what_to_put_back(played, freed)
-        for action in played:
+        for action in self._assembler.assemble(actions, freed):
             if isinstance(action, Evaluate):
                 self.evaluations.append([self.store[user] for user in range(USERS)])
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_sweeps import here
+from here_and_now import here
 
 __all__ = ["here"]
 

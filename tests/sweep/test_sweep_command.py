@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from cli.draco_command import contents, draco
-from small_sweeps import DIVERGES, QUADRATIC, HereAndNow, hashes, identities, rows
+from here_and_now import HereAndNow
+from small_sweeps import DIVERGES, QUADRATIC, hashes, identities, rows
 
 import dracofl
 from dracofl.errors import ConfigError

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from cli.draco_command import draco, draco_process, environment, process_arguments
-from small_sweeps import HereAndNow, hashes, identities, rows
+from here_and_now import HereAndNow
+from small_sweeps import hashes, identities, rows
 
 from dracofl.experiments import engine
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dracofl.compute.plan import Node
+from dracofl.compute.plan import Action, HostCompress, Node, Wave
+from dracofl.tape import Evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,14 @@ class Block:
         self.written = {slot: self.written[slot] for slot in [*slots, *others]}
 
 
+@dataclass(frozen=True, slots=True)
+class BlockWave:
+    """A wave whose lanes have blocks to play, one after the other."""
+
+    lanes: list[list[Block]]
+    compressions: list[HostCompress]
+
+
 BatchOf = Callable[[int, int], np.ndarray]
 
 
@@ -92,6 +101,24 @@ class Assembler:
         self._batch_shape = batch_of(0, 0).shape
         self._sections = shape.sections()
         self._length = max(section.stop for section in self._sections.values())
+
+    def assemble(self, actions: Sequence[Action], freed: set[int]) -> list[BlockWave | Evaluate]:
+        """A whole plan, as `Planner.plan` makes it. What is to be put back is known from the end: a vector that is
+        born and dies in a block need not leave it."""
+        played = [
+            BlockWave([self.blocks(nodes) for nodes in action.lanes], action.compressions)
+            if isinstance(action, Wave)
+            else action
+            for action in actions
+        ]
+        unread = set(freed)
+        for wave in reversed([action for action in played if isinstance(action, BlockWave)]):
+            unread.difference_update(compression.source for compression in wave.compressions)
+            for lane in wave.lanes:
+                for block in reversed(lane):
+                    block.keep([slot for slot in block.written if slot not in unread])
+                    unread.difference_update(block.fetched)
+        return played
 
     def blocks(self, nodes: Sequence[Node]) -> list[Block]:
         """One lane's nodes in as few blocks as they fit in, to be played in order."""

@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dracofl.compute.blocks import Assembler, Block, Shape
+from dracofl.compute.blocks import Assembler, Block, BlockWave, Shape
 from dracofl.compute.compressors import compress
 from dracofl.compute.evaluation import Evaluation, measure, snapshot
-from dracofl.compute.plan import HostCompress, Node, Planner, Wave
+from dracofl.compute.plan import Node, Planner, Term
 from dracofl.compute.problem import Problem
 from dracofl.compute.program import Program, compile_program
 from dracofl.compute.reference import are_finite, failed
@@ -38,22 +38,19 @@ _MOST_LANES = 16
 _EVALUATIONS_WAITING = 2  # copies of all models that may be kept for the thread that measures them
 
 
+LANES = "DRACOFL_LANES"
+"""The variable that says how many lanes a run has. Where many runs share a machine, each should have one."""
+
+
 def lanes_available() -> int:
-    """DRACOFL_LANES, or one for each core, to a limit, as each has a workspace. Where many runs share a machine, each
-    should have one."""
-    wanted = os.environ.get("DRACOFL_LANES")
+    """What LANES says, or one for each core, to a limit, as each has a workspace."""
+    wanted = os.environ.get(LANES)
     if wanted is not None:
         if not wanted.isdecimal() or int(wanted) < 1:
-            raise ConfigError(f"DRACOFL_LANES is {wanted!r}; it must be a number of threads, 1 or more")
+            raise ConfigError(f"{LANES} is {wanted!r}; it must be a number of threads, 1 or more")
         return int(wanted)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _MOST_LANES)
-
-
-@dataclass(frozen=True, slots=True)
-class BlockWave:
-    lanes: list[list[Block]]
-    compressions: list[HostCompress]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +109,7 @@ class CompiledExecutor:
 
     def prepare(self, operations: Sequence[Operation]) -> Prepared:
         actions, freed = self._planner.plan(operations)
-        played = [
-            BlockWave([self._assembler.blocks(nodes) for nodes in action.lanes], action.compressions)
-            if isinstance(action, Wave)
-            else action
-            for action in actions
-        ]
-        find_what_to_put_back(played, freed)
-        return Prepared(operations, played, self._planner.slots.used)
+        return Prepared(operations, self._assembler.assemble(actions, freed), self._planner.slots.used)
 
     def play(self, prepared: Prepared) -> None:
         self._store.make_room(prepared.slots)
@@ -168,16 +158,15 @@ class CompiledExecutor:
         self._first_bad = min(found, default=None)
 
     def _play_lane(self, lane: int, blocks: list[Block]) -> int | None:
-        """Returns the index of the first operation among them that made a value that is not finite."""
-        bad = None
+        """Returns the index of the first operation on the tape that made a value in them that is not finite."""
+        bad = []
         for block in blocks:
             began = time.perf_counter()
             self._call(lane, block)
             called = time.perf_counter()
-            found = self._put_back(lane, block)
-            bad = found if bad is None else bad
+            bad += self._put_back(lane, block)
             self._note_times(block, called - began, time.perf_counter() - called)
-        return bad
+        return min(bad, default=None)
 
     def _call(self, lane: int, block: Block) -> None:
         store = self._store.shown_to_programs(block.fetched, self._shape.rows)
@@ -186,7 +175,7 @@ class CompiledExecutor:
         )
         self._workspaces[lane] = workspace.block_until_ready()
 
-    def _put_back(self, lane: int, block: Block) -> int | None:
+    def _put_back(self, lane: int, block: Block) -> list[int]:
         """In few operations on many rows, as each lets go of the interpreter and may have to wait to get it back; into
         memory that is there already, as new memory is slow."""
         # The view must be gone before the next call: memory that somebody looks at is not used again but copied.
@@ -194,7 +183,7 @@ class CompiledExecutor:
         rows = np.from_dlpack(workspace) if self._store.shared else np.asarray(workspace)
         results = self._results[lane][: len(block.written)]
         np.take(rows, list(block.written.values()), axis=0, out=results, mode="clip")
-        bad = None if are_finite(results) else self._trace(block)
+        bad = [] if are_finite(results) else self._trace(block)
         self._store.rows[block.put_back] = results[: len(block.put_back)]
         return bad
 
@@ -204,25 +193,25 @@ class CompiledExecutor:
         self._timings.add("training", training_s)
         self._timings.add("aggregation", call_s - training_s + copying_s)
 
-    def _trace(self, block: Block) -> int | None:
-        """Play the block again, one operation at a time, from what is still in the store."""
+    def _trace(self, block: Block) -> list[int]:
+        """Play the block again, one operation at a time, from what is still in the store. Returns the indices of all
+        operations that made a value that is not finite: nodes are not in the order of the tape, and what such a value
+        went into comes later on the tape than its maker, so the lowest index is the maker's."""
+        bad = []
+        values = {slot: self._store.rows[slot].copy() for slot in block.fetched}
         with np.errstate(over="ignore", invalid="ignore"):
-            values = {slot: self._store.rows[slot].copy() for slot in block.fetched}
             for node in block.nodes:
-                total: np.ndarray | None = None
-                for slot, weight, order in node.terms:
-                    term = np.float32(weight) * values[slot]
-                    total = term if total is None else total + term
-                    if not are_finite(total):
-                        return order
-                if total is not None:
+                if node.terms:
+                    total, found = _sum(node.terms, values)
                     values[node.destination] = total
+                    bad += found
                 if node.train is not None:
                     model, train = values[node.source], node.train
                     values[node.result] = np.asarray(self._problem.local_update(model, train.user, train.number))
                     if not are_finite(values[node.result]):
-                        return node.train_order
-        return None
+                        bad.append(node.train_order)
+        # Only where these bits are not the program's can there be nothing to find; then the block's end is to blame.
+        return bad or [block.nodes[-1].last_order]
 
     def _stop_if_diverged(self) -> None:
         if self._first_bad is not None:
@@ -265,14 +254,13 @@ class CompiledExecutor:
         return min(times)
 
 
-def find_what_to_put_back(actions: Sequence[BlockWave | Evaluate], freed: set[int]) -> None:
-    """A vector that is born and dies in a lane's block need not leave it: look from the end who reads what."""
-    unread = set(freed)
-    for action in reversed(actions):
-        if isinstance(action, Evaluate):
-            continue
-        unread.difference_update(compression.source for compression in action.compressions)
-        for lane in action.lanes:
-            for block in reversed(lane):
-                block.keep([slot for slot in block.written if slot not in unread])
-                unread.difference_update(block.fetched)
+def _sum(terms: list[Term], values: dict[int, np.ndarray]) -> tuple[np.ndarray, list[int]]:
+    """The sum, and which operation's term made it a number that is not finite, if one did."""
+    first, weight, order = terms[0]
+    total: np.ndarray = np.float32(weight) * values[first]
+    for slot, weight, next_order in terms[1:]:
+        if not are_finite(total):
+            break
+        order = next_order
+        total = total + np.float32(weight) * values[slot]
+    return total, [] if are_finite(total) else [order]

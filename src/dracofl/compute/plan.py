@@ -42,6 +42,10 @@ class Node:
     source: int = NONE
     result: int = NONE
 
+    @property
+    def last_order(self) -> int:
+        return self.terms[-1][2] if self.train is None else self.train_order
+
 
 class HostCompress(NamedTuple):
     operation: Compress

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from dracofl.config.load import load_config
 from dracofl.config.schema import Config
 from dracofl.errors import ConfigError, DataError
 from dracofl.experiments import work_folder
-from dracofl.experiments.engine import Engine, Job, Progress, run_all
-from dracofl.experiments.work_folder import write_json as write_json
+from dracofl.experiments.engine import Announce, Engine, Job, Progress, run_all
+from dracofl.experiments.work_folder import write_json
 from dracofl.telemetry.run import Run
 
 LITERAL = "draco-literal"
@@ -129,10 +129,6 @@ def _split_key(override: str) -> tuple[str, str]:
     """Section and name, as in method.psi=20."""
     section, _, name = override.partition("=")[0].partition(".")
     return section.strip(), name.strip()
-
-
-Announce = Callable[[str], Progress]
-"""Given a headline, returns who is to be told of the progress under it."""
 
 
 def compare(

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dracofl.experiments.comparison import write_json
 from dracofl.experiments.statistics import Interval, bytes_at, first_reached, interval
+from dracofl.experiments.work_folder import write_json
 from dracofl.telemetry.run import Run
 from dracofl.telemetry.storage import write_atomically
 

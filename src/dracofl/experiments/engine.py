@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from dracofl.compute.compiled import LANES
 from dracofl.compute.evaluation import Evaluation
 from dracofl.config.load import load_config
 from dracofl.config.render import to_toml
@@ -44,11 +45,11 @@ class Job:
 Progress = Callable[[float, float], None]
 """Told how much simulated time is done, of how much."""
 
+Announce = Callable[[str], Progress]
+"""Given a headline, returns who is to be told of the progress under it."""
+
 OnRun = Callable[[Job, float], None]
 """Told how much simulated time of one run is done; all of it when the run has ended, well or badly."""
-
-LANES = "DRACOFL_LANES"
-"""The variable that says how many cores a run may use. The runs of an engine have one each."""
 
 
 class Engine(Protocol):
@@ -68,7 +69,7 @@ class Local:
 
     def run(self, jobs: Sequence[Job], on_progress: Callable[[float], None], on_run: OnRun | None) -> None:
         workers = min(self.workers or len(os.sched_getaffinity(0)), len(jobs))
-        _run_in_processes(jobs, workers, on_progress, *([] if on_run is None else [on_run]))
+        _run_in_processes(jobs, workers, on_progress, on_run)
 
 
 def refuse_no_workers(workers: int | None) -> None:
@@ -140,7 +141,7 @@ def _check_same(job: Job) -> None:
 
 
 def _run_in_processes(
-    jobs: Sequence[Job], workers: int, on_progress: Callable[[float], None], on_run: OnRun | None = None
+    jobs: Sequence[Job], workers: int, on_progress: Callable[[float], None], on_run: OnRun | None
 ) -> None:
     context = multiprocessing.get_context("spawn")  # JAX has threads, which a fork would break
     reports, stop = context.Queue(), context.Event()
@@ -217,7 +218,7 @@ _stop: Any = None
 def _serve(reports: Any, stop: Any, lifeline: Any) -> None:
     global _reports, _stop
     _reports, _stop = reports, stop
-    os.environ[LANES] = "1"
+    os.environ[LANES] = "1"  # there are as many runs as cores
     reports.cancel_join_thread()  # who is no longer listened to need not finish telling
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 

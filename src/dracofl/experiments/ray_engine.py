@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import dracofl
+from dracofl.compute.compiled import LANES
 from dracofl.config.render import to_toml
 from dracofl.errors import DracoError
-from dracofl.experiments.engine import LANES, Job, OnRun, Tally, carry_out, refuse_no_workers
+from dracofl.experiments.engine import Job, OnRun, Tally, carry_out, refuse_no_workers
 from dracofl.experiments.watch import stop_on_signals
 
 try:

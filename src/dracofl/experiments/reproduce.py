@@ -16,9 +16,9 @@ from pathlib import Path
 from dracofl.datasets import fetch
 from dracofl.errors import ConfigError
 from dracofl.experiments.claims import MODERATE, OTHERS, STARVING, UNLIMITED, claims_page, judge
-from dracofl.experiments.comparison import LITERAL, Announce, Comparison, check, compare, may_begin
+from dracofl.experiments.comparison import LITERAL, Comparison, check, compare, may_begin
 from dracofl.experiments.comparison_results import draw_curves_of, write_results
-from dracofl.experiments.engine import Engine, Job, run_all
+from dracofl.experiments.engine import Announce, Engine, Job, run_all
 from dracofl.telemetry.run import Run
 from dracofl.telemetry.storage import storage_errors, write_atomically
 

@@ -25,8 +25,7 @@ from dracofl.config.load import load_config
 from dracofl.config.schema import Config
 from dracofl.errors import ConfigError
 from dracofl.experiments import work_folder
-from dracofl.experiments.comparison import Announce
-from dracofl.experiments.engine import Engine, Job, OnRun, run_all
+from dracofl.experiments.engine import Announce, Engine, Job, OnRun, run_all
 from dracofl.telemetry.run import Run
 
 MOST_RUNS = 10_000
