@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dracofl import field
 from dracofl.channels.exponential import Exponential
 from dracofl.channels.ideal import Ideal
+from dracofl.channels.interface import Medium
 from dracofl.channels.lossy import Lossy
 from dracofl.channels.wireless import Wireless
 from dracofl.config.schema import Config, Section
@@ -24,6 +25,7 @@ from dracofl.methods.interface import Setting
 from dracofl.methods.local import Local
 from dracofl.methods.sync_push import SyncPush
 from dracofl.methods.sync_symm import SyncSymm
+from dracofl.protocol.peer import PeerCore, PeerState
 from dracofl.sim.simulator import Simulator
 from dracofl.topologies.complete import Complete
 from dracofl.topologies.connectivity import is_strongly_connected
@@ -82,27 +84,40 @@ def build_world(config: Config) -> World:
     return World(positions, topology.build(config.users, config.seed, positions))
 
 
-def build_simulator(config: Config, world: World, parameter_count: int) -> Simulator:
-    """The whole control plane. Of the data plane it knows the length of a model, nothing else."""
-    method = METHODS[config.method.kind](**_options(config.method))
+def build_setting(config: Config, world: World, parameter_count: int) -> Setting:
     rate = config.compute.rate
-    network = method.open(
-        Setting(
-            seed=config.seed,
-            graph=world.graph,
-            compute_rates=rate if isinstance(rate, tuple) else (rate,) * config.users,
-            snapshot=config.compute.snapshot,
-            when=config.transmit.when,
-            transmit_rate=config.transmit.rate,
-            backlog=config.transmit.backlog,
-            parameters=parameter_count,
-            message_bytes=config.channel.message_bytes,
-        )
+    return Setting(
+        seed=config.seed,
+        graph=world.graph,
+        compute_rates=rate if isinstance(rate, tuple) else (rate,) * config.users,
+        snapshot=config.compute.snapshot,
+        when=config.transmit.when,
+        transmit_rate=config.transmit.rate,
+        backlog=config.transmit.backlog,
+        parameters=parameter_count,
+        message_bytes=config.channel.message_bytes,
     )
+
+
+def build_medium(config: Config, world: World) -> Medium:
     options = _options(config.channel, without="message_bytes")
     if config.channel.kind == "wireless" and config.channel.interference_radius_m is None:
         options["interference_radius_m"] = 0.1 * config.field.radius_m
-    medium = CHANNELS[config.channel.kind](**options).open(config.seed, world.positions)
+    medium: Medium = CHANNELS[config.channel.kind](**options).open(config.seed, world.positions)
+    return medium
+
+
+def build_peer_core(config: Config, world: World, parameter_count: int, user: int, state: PeerState) -> PeerCore:
+    """One user's control plane, as a real peer has it. The method must be draco."""
+    assert config.method.kind == "draco"
+    return Draco(**_options(config.method)).open_peer(build_setting(config, world, parameter_count), user, state)
+
+
+def build_simulator(config: Config, world: World, parameter_count: int) -> Simulator:
+    """The whole control plane. Of the data plane it knows the length of a model, nothing else."""
+    method = METHODS[config.method.kind](**_options(config.method))
+    network = method.open(build_setting(config, world, parameter_count))
+    medium = build_medium(config, world)
     return Simulator(
         network,
         medium,

@@ -20,13 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dracofl.compute.arithmetic import are_finite
 from dracofl.compute.blocks import Assembler, Block, BlockWave, Shape
 from dracofl.compute.compressors import compress
 from dracofl.compute.evaluation import Evaluation, measure, snapshot
 from dracofl.compute.plan import Node, Planner, Term
 from dracofl.compute.problem import Problem
 from dracofl.compute.program import Program, compile_program
-from dracofl.compute.reference import are_finite, failed
+from dracofl.compute.reference import failed
 from dracofl.compute.store import Store
 from dracofl.compute.timings import Timings
 from dracofl.errors import ConfigError

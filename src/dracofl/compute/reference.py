@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from dracofl.compute.arithmetic import are_finite, combine
 from dracofl.compute.compressors import compress
 from dracofl.compute.evaluation import Evaluation, measure, snapshot
 from dracofl.compute.problem import Problem
@@ -63,7 +63,7 @@ class ReferenceExecutor:
         vectors, timings = self.vectors, self._timings
         if isinstance(operation, Combine):
             with timings.under("aggregation"):
-                self._combine(operation)
+                combine(vectors, operation)
                 _check(vectors[operation.destination], operation)
         elif isinstance(operation, Free):
             del vectors[operation.vector]
@@ -84,28 +84,6 @@ class ReferenceExecutor:
             with timings.under("evaluation"):
                 taken = snapshot(operation, self.models(), self._measured_users)
                 self._evaluations.append(measure(self._problem, taken))
-
-    def _combine(self, operation: Combine) -> None:
-        vectors = self.vectors
-        destination, terms = operation.destination, operation.terms
-        first, first_weight = terms[0]
-        others = terms[1:]
-        if first == destination and first_weight == 1.0 and destination not in [source for source, _ in others]:
-            total = vectors[destination]
-            if not total.flags.writeable:  # straight from JAX
-                total = vectors[destination] = total.copy()
-        else:
-            total = np.float32(first_weight) * vectors[first]
-        for source, weight in others:
-            total += np.float32(weight) * vectors[source]
-        vectors[destination] = total
-
-
-def are_finite(numbers: np.ndarray) -> bool:
-    # The sum of squares suspects, in one pass; the exact test runs only then, as large finite numbers overflow it.
-    with np.errstate(over="ignore", invalid="ignore"):
-        flat = numbers.reshape(-1)
-        return math.isfinite(np.einsum("i,i->", flat, flat)) or bool(np.isfinite(flat).all())
 
 
 def failed(operation: Operation) -> DivergedError:

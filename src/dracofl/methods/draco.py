@@ -21,8 +21,10 @@ from dracofl.protocol.commands import Command, Happening, SetTimer
 from dracofl.protocol.hubs import HubPolicy, pick_hub
 from dracofl.protocol.messages import Message
 from dracofl.protocol.node import NodeCore, NodeRules, NodeState
+from dracofl.protocol.peer import PeerCore, PeerRules, PeerState
 from dracofl.protocol.vectors import Vectors, VectorsState
 
+_TAKEOVER_PERIODS = 0.05  # how long real peers wait for a hub before the next one takes its place
 _UPDATE_ARRIVED, _UPDATE_DUE = Happening.UPDATE_ARRIVED, Happening.UPDATE_DUE
 
 
@@ -41,6 +43,37 @@ class Draco:
     def open(self, setting: Setting) -> DracoNetwork:
         return DracoNetwork(self, setting)
 
+    def rules(self, setting: Setting) -> NodeRules:
+        return NodeRules(
+            snapshot=setting.snapshot,
+            when=setting.when,
+            transmit_rate=setting.transmit_rate,
+            backlog=setting.backlog,
+            psi=self.psi,
+            own_weight=self.own_weight,
+            window_s=self.window_s,
+            payload_bytes=setting.payload_bytes,
+        )
+
+    def open_peer(self, setting: Setting, user: int, state: PeerState) -> PeerCore:
+        """One user alone, as a real peer. It knows the graph, and nobody else's state."""
+        graph = setting.graph
+        vectors = Vectors(models=graph.users)
+        receivers, row = graph.successors[user], weight_rows(self.weights, graph)[user]
+        node = NodeCore(user, self.rules(setting), setting.compute_rates[user], receivers, row, setting.seed, vectors)
+        rules = PeerRules(
+            users=graph.users,
+            seed=setting.seed,
+            receivers=receivers,
+            senders=frozenset(graph.predecessors()[user]),
+            period_s=self.period_s,
+            hub=self.hub,
+            unifies=self.unification != "off" and self.period_s is not None,
+            reliable=self.unification == "reliable",
+            takeover_s=0.0 if self.period_s is None else _TAKEOVER_PERIODS * self.period_s,
+        )
+        return PeerCore(node, rules, vectors, state)
+
 
 @dataclass(slots=True)
 class DracoState:
@@ -57,16 +90,7 @@ class DracoNetwork:
         self._seed = setting.seed
         self._periods = 0
         self.vectors = Vectors(models=setting.graph.users)
-        rules = NodeRules(
-            snapshot=setting.snapshot,
-            when=setting.when,
-            transmit_rate=setting.transmit_rate,
-            backlog=setting.backlog,
-            psi=method.psi,
-            own_weight=method.own_weight,
-            window_s=method.window_s,
-            payload_bytes=setting.payload_bytes,
-        )
+        rules = method.rules(setting)
         rows = weight_rows(method.weights, setting.graph)
         self.nodes = [
             NodeCore(user, rules, rate, receivers, row, setting.seed, self.vectors)

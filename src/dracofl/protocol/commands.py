@@ -24,6 +24,7 @@ class Happening(IntEnum):
     MODEL_ARRIVED = 4
     PERIOD_ENDED = 5
     MESSAGE_FAILED = 6  # told to its sender, when it can know; only of messages whose sender asked
+    HUB_OVERDUE = 7  # between real peers: the hub should have been heard by now
 
 
 class SetTimer(NamedTuple):
@@ -63,7 +64,10 @@ class SendUpdate(NamedTuple):
 
 
 class SendModel(NamedTuple):
-    """Broadcast the hub's model to everybody, over the radio or, if reliable, at once and without fail."""
+    """Broadcast the hub's model to these, over the radio or, if reliable, at once and without fail.
+
+    In a simulation they are everybody; between real peers they are neighbours, who hand it on.
+    """
 
     hub: int
     period: int
@@ -81,4 +85,11 @@ class Settle(NamedTuple):
     reason: str = ""
 
 
-Command: TypeAlias = Operation | SetTimer | RecordFinish | SendUpdate | SendModel | Settle
+class AskForModel(NamedTuple):
+    """Ask this neighbour for its model, if a later unification is in it. Between real peers alone."""
+
+    neighbour: int
+    unified_period: int
+
+
+Command: TypeAlias = Operation | SetTimer | RecordFinish | SendUpdate | SendModel | Settle | AskForModel

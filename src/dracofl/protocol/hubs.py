@@ -25,3 +25,12 @@ def pick_hub(policy: HubPolicy, seed: int, period: int, accepted: Sequence[int])
     most = max(accepted)
     tied = [user for user in range(users) if accepted[user] == most]
     return max(tied, key=lambda user: rng.uniform(draws, user))
+
+
+def hub_rank(policy: HubPolicy, seed: int, period: int, users: int, user: int) -> int:
+    """How many would be this period's hub before this user: the hub itself is 0, who follows it takes over from it.
+
+    Only for policies that are a function of the period and the members.
+    """
+    assert policy != "best-heard"
+    return (user - pick_hub(policy, seed, period, (0,) * users)) % users

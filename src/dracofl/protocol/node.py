@@ -74,6 +74,7 @@ class NodeState:
     accepted: int = 0  # messages accepted in this period
     window: tuple[Message, ...] = ()  # a tuple, as an empty one costs nothing: there are as many as users
     unified_period: int = 0  # the newest period whose hub's model is in place
+    unified_rank: int = 0  # and that hub's rank: where the network was torn there may be several hubs, 0 goes first
 
 
 class NodeCore:
@@ -192,20 +193,26 @@ class NodeCore:
     ) -> list[Command]:
         """Budgets restart; if this user is the hub, it sends its model. `hub` None: nobody unifies."""
         self.state.accepted = 0
-        if hub != self.user:
-            return []
-        self.state.unified_period = period
+        return self.unify(period, 0, everybody_else, reliable, now_s) if hub == self.user else []
+
+    def unify(self, period: int, rank: int, receivers: tuple[int, ...], reliable: bool, now_s: float) -> list[Command]:
+        """As the hub of this period, or, with a higher rank, in the place of hubs that were not heard."""
+        self.state.unified_period, self.state.unified_rank = period, rank
         vector = self._vectors.new()
         return [
             Copy(now_s, self.user, self.user, vector),
-            SendModel(self.user, period, vector, self.rules.payload_bytes, everybody_else, reliable),
+            SendModel(self.user, period, vector, self.rules.payload_bytes, receivers, reliable),
         ]
 
-    def model_received(self, message: Message, now_s: float) -> list[Command]:
+    def is_newer(self, period: int, rank: int) -> bool:
+        """Than the model in place: of a later period, or of the same one and a hub that goes before."""
+        return (period, -rank) > (self.state.unified_period, -self.state.unified_rank)
+
+    def model_received(self, message: Message, now_s: float, rank: int = 0) -> list[Command]:
         """A hub's model arrived. One that is older than the model in place is ignored: it would undo a later hub's."""
         out: list[Command] = []
-        if message.number > self.state.unified_period:
-            self.state.unified_period = message.number
+        if self.is_newer(message.number, rank):
+            self.state.unified_period, self.state.unified_rank = message.number, rank
             out.append(Copy(now_s, self.user, message.vector, self.user))
         self._release(message.vector, out)
         return out

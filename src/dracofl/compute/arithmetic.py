@@ -1,0 +1,34 @@
+"""What the tape asks of vectors beside training, in NumPy and float32: in place, and without a dispatch a message.
+
+The bits of these are the bits of DRACO: the compiled executor is held against them, and real peers use them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dracofl.tape import Combine
+
+
+def combine(vectors: dict[int, np.ndarray], operation: Combine) -> None:
+    destination, terms = operation.destination, operation.terms
+    first, first_weight = terms[0]
+    others = terms[1:]
+    if first == destination and first_weight == 1.0 and destination not in [source for source, _ in others]:
+        total = vectors[destination]
+        if not total.flags.writeable:  # straight from JAX, or from the network
+            total = vectors[destination] = total.copy()
+    else:
+        total = np.float32(first_weight) * vectors[first]
+    for source, weight in others:
+        total += np.float32(weight) * vectors[source]
+    vectors[destination] = total
+
+
+def are_finite(numbers: np.ndarray) -> bool:
+    # The sum of squares suspects, in one pass; the exact test runs only then, as large finite numbers overflow it.
+    with np.errstate(over="ignore", invalid="ignore"):
+        flat = numbers.reshape(-1)
+        return math.isfinite(np.einsum("i,i->", flat, flat)) or bool(np.isfinite(flat).all())

@@ -1,0 +1,94 @@
+"""The journal of a peer: a line for everything that reached it and everything it decided, written as it happens.
+
+A line is a JSON list: what it is, when by the peer's own clock, and the rest. Each is handed to the operating system
+before its consequences are, so a killed process leaves all of it but perhaps half a line, which readers leave out.
+Everything else that is told of a real run is worked out from its journals: tables and counts (`records`), and the
+whole run once more (`replay`).
+
+Inputs: "start", "timer", "update", "model", "came", "left", "given", "trained". They end with a digest of the commands
+that followed, for replay. Outputs: "finished", "sent", "merged", "unified", "settled", "model_received", "answered",
+"refused", "evaluated", "saved", "stopped".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from dracofl.errors import RunFolderError
+from dracofl.telemetry.storage import storage_errors
+
+Line = list[Any]
+
+
+class Journal(Protocol):
+    def write(self, *line: Any) -> None: ...
+
+
+class FileJournal:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with storage_errors(path):
+            _end_last_line(path)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, *line: Any) -> None:
+        with storage_errors(self._path):
+            os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class MemoryJournal:
+    """For peers whose lines go to one list, in the order in which they are written."""
+
+    def __init__(self, user: int, lines: list[tuple[int, Line]]) -> None:
+        self._user = user
+        self._lines = lines
+
+    def write(self, *line: Any) -> None:
+        self._lines.append((self._user, list(line)))
+
+
+def read_journal(path: Path) -> Iterator[Line]:
+    """Every whole line. What follows a line that cannot be read is not trusted."""
+    try:
+        with open(path, "rb") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.endswith(b"\n"):
+                    return
+                try:
+                    line = json.loads(text)
+                    if not isinstance(line, list) or len(line) < 2:
+                        raise ValueError("it is no line of a journal")
+                except ValueError as error:
+                    raise RunFolderError(f"{path}, line {number}, is damaged: {error}") from None
+                yield line
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def digest(parts: Iterable[Any]) -> str:
+    return hashlib.blake2b(repr(list(parts)).encode(), digest_size=6).hexdigest()
+
+
+def digest_of_bytes(data: Any) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _end_last_line(path: Path) -> None:
+    """A process that was killed may have left half a line: it is cut off, so that what follows can be read."""
+    if not path.exists():
+        return
+    with open(path, "rb+") as file:
+        data_end = file.seek(0, os.SEEK_END)
+        tail_start = max(0, data_end - 1_000_000)
+        file.seek(tail_start)
+        tail = file.read()
+        if not tail.endswith(b"\n"):
+            file.truncate(tail_start + tail.rfind(b"\n") + 1)

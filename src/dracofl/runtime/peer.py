@@ -1,0 +1,388 @@
+"""A peer: its cores, its vectors, its radio and its journal. No thread, no socket, no clock: its driver has them.
+
+The driver (`service`, or a test in virtual time) tells it what happened and when; the peer asks the core, does the
+arithmetic, writes the journal, and asks through its `Ports` for what takes time: training, timers, sending.
+
+    timer, training, message, member ──> Peer ──> core ──> commands ──> vectors, journal, ports
+                                           └────────────── answer to a message
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from dracofl.channels.interface import Delivery, Medium
+from dracofl.compute.arithmetic import are_finite, combine
+from dracofl.errors import DivergedError
+from dracofl.protocol.commands import (
+    AskForModel,
+    Command,
+    Happening,
+    RecordFinish,
+    SendModel,
+    SendUpdate,
+    SetTimer,
+    Settle,
+)
+from dracofl.protocol.headers import (
+    HEADER_BYTES,
+    Answer,
+    Header,
+    Kind,
+    Verdict,
+    decode,
+    decode_answer,
+    encode_answer,
+    numbers_of_answer,
+)
+from dracofl.protocol.messages import Message
+from dracofl.protocol.peer import PeerCore
+from dracofl.runtime.journal import Journal, digest, digest_of_bytes
+from dracofl.runtime.offsets import Offsets
+from dracofl.runtime.parcel import Parcel
+from dracofl.tape import Combine, Copy, Free, Train
+from dracofl.types import Fate
+
+_AT_ONCE = Delivery(0.0)
+
+
+class Unanswered(StrEnum):
+    """Why there is no answer to a parcel."""
+
+    LATE = "late"  # its time was over before it was its turn
+    UNREACHABLE = "unreachable"  # nobody was there to take it
+    TIMEOUT = "timeout"  # it may have arrived: only the receiver's journal can tell
+
+
+class Ports(Protocol):
+    """What a peer asks of its driver. Nothing here blocks."""
+
+    def set_timer(self, happening: Happening, at_s: float) -> None:
+        """At most one of a kind: a later one takes the place of the one before."""
+        ...
+
+    def train(self, number: int, model: np.ndarray) -> None:
+        """Begin local update `number` from a model that nobody else writes to; `Peer.trained` has the result."""
+        ...
+
+    def post(self, parcel: Parcel, at_s: float) -> None:
+        """Put it into the receiver's outbox at this time; `Peer.answered` has what became of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    shape: bytes
+    parameters: int
+    norm: float
+    deadline_s: float  # a message that waited longer is not sent
+
+
+class Peer:
+    def __init__(
+        self, core: PeerCore, model: np.ndarray, medium: Medium | None, limits: Limits, ports: Ports, journal: Journal
+    ) -> None:
+        self.core = core
+        self.user = core.user
+        self.vectors: dict[int, np.ndarray] = {core.user: model}
+        self.offsets = Offsets()
+        self.applied = 0
+        self.refused = 0
+        self._medium = medium
+        self._limits = limits
+        self._ports = ports
+        self._journal = journal
+        self._trained: np.ndarray | None = None  # the update that is being computed, once it is
+        self._is_due = False
+        self._epochs: dict[int, int] = {}  # of the senders of updates that arrived, by their vectors, until settled
+
+    @property
+    def model(self) -> np.ndarray:
+        return self.vectors[self.user]
+
+    # What happens to it
+
+    def start(self, now_s: float) -> None:
+        commands = self.core.start(now_s)
+        self._journal.write("timer", now_s, "START", digest(commands))
+        self._carry_out(commands, now_s)
+
+    def timer(self, happening: Happening, now_s: float) -> None:
+        if happening == Happening.UPDATE_DUE:
+            self._is_due = True
+            self._finish_if_ready(now_s)
+            return
+        core = self.core
+        handlers = {
+            Happening.TRANSMISSION_DUE: core.node.transmission_due,
+            Happening.WINDOW_CLOSED: core.node.window_closed,
+            Happening.PERIOD_ENDED: core.period_ended,
+            Happening.HUB_OVERDUE: core.hub_overdue,
+        }
+        self._tell("timer", now_s, happening.name, commands=handlers[happening](now_s))
+
+    def trained(self, update: np.ndarray, now_s: float, at_own_pace: bool = False) -> None:
+        """The numbers are there. The update is finished when its drawn time is over too, or at once if free."""
+        self._trained = update
+        self._is_due = self._is_due or at_own_pace
+        self._finish_if_ready(now_s)
+
+    def member_came(self, user: int, epoch: int, now_s: float) -> None:
+        if self.core.state.members.get(user) != epoch:
+            self.offsets.forget(user)
+        self._tell("came", now_s, user, epoch, commands=self.core.member_came(user, epoch, now_s))
+
+    def member_left(self, user: int, epoch: int, now_s: float) -> None:
+        self.core.member_left(user, epoch)
+        self._tell("left", now_s, user, epoch, commands=[])
+
+    def message(self, data: bytes | memoryview, now_s: float) -> bytes:
+        """What to answer to a message, whatever it is."""
+        found = decode(data, self._limits.shape, self._limits.parameters)
+        if isinstance(found, Verdict):
+            return self._refuse(found, -1, 0, len(data), now_s)
+        header, verdict = found, self.core.judge(found)
+        numbers = np.frombuffer(data, "<f4", offset=HEADER_BYTES)
+        if verdict == Verdict.ACCEPTED:
+            verdict = self._look_at(numbers)
+        if verdict != Verdict.ACCEPTED:
+            return self._refuse(verdict, header.sender, header.number, len(data), now_s, header)
+        if header.kind == Kind.ASK:
+            return self._give_model(header, now_s)
+        if header.kind == Kind.MODEL:
+            return self._take_model(header, numbers, now_s)
+        return self._take_update(header, numbers, now_s)
+
+    def answered(self, parcel: Parcel, data: bytes | memoryview | Unanswered, asked_s: float, now_s: float) -> None:
+        """What became of a parcel."""
+        header = parcel.header
+        answer = None if isinstance(data, Unanswered) else decode_answer(data, self._limits.parameters)
+        if answer is not None:
+            self.offsets.note(header.receiver, asked_s, now_s, answer.now_s)
+        if header.kind == Kind.ASK:
+            self._model_given(header, answer, data, now_s)
+            return
+        if isinstance(data, Unanswered):
+            outcome = data.value
+        else:  # an answer that makes no sense says no more than none
+            outcome = Unanswered.TIMEOUT.value if answer is None else answer.verdict.name
+        kind, offset_s = header.kind.name, self.offsets.of(header.receiver)
+        known = None if math.isnan(offset_s) else offset_s
+        self._journal.write(
+            "answered", now_s, kind, header.receiver, header.to_epoch, list(parcel.numbers), outcome, known
+        )
+
+    # What it does
+
+    def _finish_if_ready(self, now_s: float) -> None:
+        if not self._is_due or self._trained is None:
+            return
+        training = self.core.node.state.training
+        self.vectors[training], self._trained, self._is_due = self._trained, None, False
+        self._tell("timer", now_s, Happening.UPDATE_DUE.name, commands=self.core.node.update_due(now_s))
+
+    def _tell(self, *line: object, commands: list[Command]) -> None:
+        """Journal first: what happened is on record before it has consequences."""
+        self._journal.write(*line, digest(commands))
+        now_s = line[1]
+        assert isinstance(now_s, float)
+        self._carry_out(commands, now_s)
+
+    def _look_at(self, numbers: np.ndarray) -> Verdict:
+        if not are_finite(numbers):
+            return Verdict.NOT_FINITE
+        if np.linalg.norm(numbers) > self._limits.norm:
+            return Verdict.TOO_LARGE
+        return Verdict.ACCEPTED
+
+    def _refuse(
+        self, verdict: Verdict, sender: int, number: int, size: int, now_s: float, header: Header | None = None
+    ) -> bytes:
+        self.refused += verdict != Verdict.NOT_NEWER  # every hub's model comes from several neighbours
+        kind, epoch = ("", 0) if header is None else (header.kind.name, header.epoch)
+        self._journal.write("refused", now_s, verdict.name, kind, sender, epoch, number, size)
+        return self._answer(verdict, number, now_s)
+
+    def _answer(self, verdict: Verdict, number: int, now_s: float, model: np.ndarray | None = None) -> bytes:
+        length = 0 if model is None else len(model)
+        head = encode_answer(Answer(verdict, self.core.state.epoch, number, now_s, length))
+        return head if model is None else head + model.astype("<f4", copy=False).tobytes()
+
+    def _take_update(self, header: Header, numbers: np.ndarray, now_s: float) -> bytes:
+        vector = self.core.vectors.new()
+        self.vectors[vector] = numbers
+        self._epochs[vector] = header.epoch
+        message = self._message(header, vector, now_s)
+        commands = self.core.update_arrived(header, message, now_s)
+        over = any(isinstance(command, Settle) and command.fate == Fate.OVER_BUDGET for command in commands)
+        verdict = Verdict.OVER_BUDGET if over else Verdict.ACCEPTED
+        self._tell("update", now_s, header[1:-1], message, digest_of_bytes(numbers.data), commands=commands)
+        return self._answer(verdict, header.number, now_s)
+
+    def _take_model(self, header: Header, numbers: np.ndarray, now_s: float) -> bytes:
+        vector = self.core.vectors.new()
+        self.vectors[vector] = numbers
+        message = self._message(header, vector, now_s)
+        commands = self.core.model_arrived(header, message, now_s)
+        self._tell("model", now_s, header[1:-1], message, digest_of_bytes(numbers.data), commands=commands)
+        if message.sent_s != now_s:  # as in a simulation, one that is there at once leaves no row
+            self._journal.write("model_received", now_s, header.hub, header.number)
+        return self._answer(Verdict.ACCEPTED, header.number, now_s)
+
+    def _give_model(self, header: Header, now_s: float) -> bytes:
+        period = self.core.node.state.unified_period
+        newer = period > header.number
+        return self._answer(Verdict.ACCEPTED, period, now_s, self.model if newer else None)
+
+    def _model_given(
+        self, question: Header, answer: Answer | None, data: bytes | memoryview | Unanswered, now_s: float
+    ) -> None:
+        neighbour = question.receiver
+        if answer is None or answer.verdict != Verdict.ACCEPTED or isinstance(data, Unanswered):
+            return  # another neighbour may come, or this one again
+        numbers = np.frombuffer(numbers_of_answer(data), "<f4")
+        if not len(numbers) or self._look_at(numbers) != Verdict.ACCEPTED:
+            self.core.no_model_given()
+            self._tell("given", now_s, neighbour, answer.epoch, None, None, "", commands=[])
+            return
+        vector = self.core.vectors.new()
+        self.vectors[vector] = numbers
+        size = 4 * len(numbers)
+        message = Message(neighbour, self.user, answer.number, 0, 1.0, vector, size, now_s, now_s, now_s)
+        commands = self.core.model_given(message, now_s)
+        proof = digest_of_bytes(numbers.data)
+        self._tell("given", now_s, neighbour, answer.epoch, answer.number, message, proof, commands=commands)
+
+    def _message(self, header: Header, vector: int, now_s: float) -> Message:
+        """With times by our own clock, as far as they can be known."""
+        offset_s = header.offset_s if not math.isnan(header.offset_s) else -self.offsets.of(header.sender)
+        weight = header.weight if header.kind == Kind.UPDATE else 1.0
+        size = self.core.node.rules.payload_bytes
+        finished_s, sent_s = header.finished_s + offset_s, header.sent_s + offset_s
+        return Message(
+            header.sender, self.user, header.number, header.updates, weight, vector, size, finished_s, sent_s, now_s
+        )
+
+    def _carry_out(self, commands: list[Command], now_s: float) -> None:
+        for command in commands:
+            if isinstance(command, Combine):
+                with np.errstate(over="ignore", invalid="ignore"):
+                    combine(self.vectors, command)
+                if command.destination == self.user and not are_finite(self.model):
+                    raise DivergedError(time_s=now_s, user=self.user, operation="applying updates")
+            elif isinstance(command, Free):
+                del self.vectors[command.vector]
+            elif isinstance(command, Copy):
+                self.vectors[command.destination] = self.vectors[command.source].copy()
+            elif isinstance(command, Train):
+                self._ports.train(command.number, self.vectors[command.source].copy())
+            elif isinstance(command, SetTimer):
+                self._ports.set_timer(command.happening, command.at_s)
+            elif isinstance(command, RecordFinish):
+                self._journal.write("finished", now_s, command.number)
+            elif isinstance(command, Settle):
+                self._settle(command, now_s)
+            elif isinstance(command, SendUpdate):
+                self._send_update(command, now_s)
+            elif isinstance(command, SendModel):
+                self._send_model(command, now_s)
+            elif isinstance(command, AskForModel):
+                self._ask(command, now_s)
+
+    def _settle(self, command: Settle, now_s: float) -> None:
+        message = command.message
+        self.applied += command.fate == Fate.APPLIED
+        epoch = self._epochs.pop(message.vector)
+        self._journal.write("settled", now_s, epoch, list(message), command.fate.value, command.reason)
+
+    def _send_update(self, send: SendUpdate, now_s: float) -> None:
+        assert send.weights is not None  # "delivered" is refused between real peers
+        airtime_s, deliveries = self._transmit("update", send.number, send.receivers, send.payload_bytes, now_s)
+        payload, members = self.vectors[send.vector], self.core.state.members
+        outcomes, parcels = [], []
+        for receiver, weight, delivery in zip(send.receivers, send.weights, deliveries, strict=True):
+            fate, reason = delivery.fate, delivery.reason
+            if fate is None and receiver not in members:
+                fate, reason = Fate.LOST, Unanswered.UNREACHABLE.value
+            outcomes.append([receiver, weight, members.get(receiver, 0), "" if fate is None else fate.value, reason])
+            if fate is None:
+                parcels.append((self._parcel(Kind.UPDATE, receiver, send, weight, payload, now_s), delivery.delay_s))
+        self._journal.write(
+            "sent",
+            now_s,
+            send.number,
+            send.updates,
+            send.finished_s,
+            send.payload_bytes,
+            airtime_s,
+            outcomes,
+            digest_of_bytes(payload.data),
+        )
+        for parcel, delay_s in parcels:
+            self._ports.post(parcel, now_s + delay_s)
+        self._let_go(send.vector)
+
+    def _parcel(
+        self, kind: Kind, receiver: int, send: SendUpdate, weight: float, payload: np.ndarray, now_s: float
+    ) -> Parcel:
+        header = self._header(kind, receiver, send.number, now_s)._replace(
+            updates=send.updates, weight=weight, finished_s=send.finished_s, length=len(payload)
+        )
+        return Parcel(header, payload, (send.number,), now_s + self._limits.deadline_s)
+
+    def _send_model(self, send: SendModel, now_s: float) -> None:
+        receivers = send.receivers
+        airtime_s, deliveries = 0.0, [_AT_ONCE] * len(receivers)
+        if not send.reliable:
+            airtime_s, deliveries = self._transmit("model", send.period, receivers, send.payload_bytes, now_s)
+        word = "unified" if send.hub == self.user else "relayed"
+        payload = self.vectors[send.vector]
+        members = self.core.state.members
+        self._journal.write(word, now_s, send.hub, send.period, send.payload_bytes, airtime_s)
+        for receiver, delivery in zip(receivers, deliveries, strict=True):
+            if delivery.fate is None and receiver in members:
+                header = self._header(Kind.MODEL, receiver, send.period, now_s)
+                header = header._replace(hub=send.hub, weight=1.0, length=len(payload))
+                parcel = Parcel(header, payload, (send.period,), math.inf)
+                self._ports.post(parcel, now_s + delivery.delay_s)
+        self._let_go(send.vector)
+
+    def _ask(self, ask: AskForModel, now_s: float) -> None:
+        header = self._header(Kind.ASK, ask.neighbour, ask.unified_period, now_s)
+        self._ports.post(Parcel(header, np.zeros(0, np.float32), (), math.inf), now_s)
+
+    def _header(self, kind: Kind, receiver: int, number: int, now_s: float) -> Header:
+        state, user = self.core.state, self.user
+        return Header(
+            kind,
+            user,
+            receiver,
+            state.epoch,
+            state.members.get(receiver, 0),
+            number,
+            updates=0,
+            hub=user,
+            weight=0.0,
+            finished_s=now_s,
+            sent_s=now_s,
+            offset_s=self.offsets.of(receiver),
+            length=0,
+            shape=self._limits.shape,
+        )
+
+    def _transmit(
+        self, content: str, index: int, receivers: tuple[int, ...], size: int, now_s: float
+    ) -> tuple[float, list[Delivery]]:
+        if self._medium is None:
+            return 0.0, [_AT_ONCE] * len(receivers)
+        return self._medium.transmit(content, self.user, index, receivers, size, now_s)
+
+    def _let_go(self, vector: int) -> None:
+        """Parcels hold the numbers themselves; the core's reference ends here."""
+        if self.core.vectors.hand_over(vector, 0):
+            del self.vectors[vector]
