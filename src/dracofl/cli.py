@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dracofl import cli_peers
+from dracofl.cli_errors import errors_explained, fail
 from dracofl.errors import ConfigError, DivergedError, DracoError, Interrupted
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def run(
             traceback.print_exc()
         if json and isinstance(error, DivergedError) and error.folder:
             sys.stdout.write((Path(error.folder) / "summary.json").read_text())
-        _fail(error)
+        fail(error)
     except KeyboardInterrupt:  # before there was a run to save, or for the second time
         typer.echo("stopped at once; what was saved before is intact", err=True)
         raise typer.Exit(Interrupted.exit_code) from None
@@ -135,7 +135,7 @@ def show(
     try:
         typer.echo(to_toml(load_config(source, overrides or []), comments=True), nl=False)
     except DracoError as error:
-        _fail(error)
+        fail(error)
 
 
 @app.command()
@@ -161,7 +161,7 @@ def compare(
 
     The same command continues a comparison that was stopped. A run that diverges is a result, and marked as such.
     """
-    with _errors_explained(debug):
+    with errors_explained(debug):
         from dracofl.experiments.comparison import Comparison, parse_methods, seeds_from
         from dracofl.experiments.comparison import compare as run_comparison
         from dracofl.experiments.comparison_results import markdown_table, write_results
@@ -205,7 +205,7 @@ def sweep(
     repeats nothing. A run that diverges is a result, and marked as such. With --engine ray every machine needs dracofl
     and must see the --out folder under the same path; a run whose worker dies goes on elsewhere.
     """
-    with _errors_explained(debug):
+    with errors_explained(debug):
         from dracofl.experiments.engine import open_engine
         from dracofl.experiments.sweep import read_grid, run_sweep
         from dracofl.experiments.sweep_results import write_results
@@ -243,7 +243,7 @@ def reproduce(
     fig3a  the methods on EMNIST and a cycle        fig3b  on Poker hand and the complete graph
     fig4a  DRACO's budget Psi on EMNIST             fig4b  on Poker hand
     """
-    with _errors_explained(debug):
+    with errors_explained(debug):
         from dracofl.experiments.engine import open_engine
         from dracofl.experiments.reproduce import FIGURES, plan
         from dracofl.experiments.reproduce import reproduce as make
@@ -255,6 +255,8 @@ def reproduce(
         typer.echo(path.read_text())
         typer.echo(f"the page is {path}, the runs are in {out}")
 
+
+cli_peers.add_to(app)
 
 data_app = typer.Typer(help="Get the real data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -275,24 +277,10 @@ def fetch(
     folder: Annotated[Path | None, typer.Option(help="where to; default the cache folder")] = None,
 ) -> None:
     """Download a data set, verify it, and put it where runs find it. A download that broke off goes on."""
-    with _errors_explained(debug=False):
+    with errors_explained(debug=False):
         from dracofl.datasets.fetch import fetch as fetch_files
 
         typer.echo(str(fetch_files(name.value, folder)))
-
-
-@contextmanager
-def _errors_explained(debug: bool) -> Iterator[None]:
-    """A sentence and the right exit code for every error that is the user's to mend."""
-    try:
-        yield
-    except DracoError as error:
-        if debug:
-            traceback.print_exc()
-        _fail(error)
-    except KeyboardInterrupt:
-        typer.echo("stopped; repeat the same command to go on", err=True)
-        raise typer.Exit(Interrupted.exit_code) from None
 
 
 def _version(asked: bool) -> None:
@@ -327,23 +315,6 @@ def _run(source: str, overrides: list[str], seed: int | None, out: Path | None, 
             f"draco run {Path(source) / 'config.toml'} ..."
         )
     return continue_run(source, watcher)
-
-
-def _fail(error: DracoError) -> NoReturn:
-    if isinstance(error, ConfigError) and len(error.problems) > 1:
-        typer.echo(f"draco: {len(error.problems)} things are wrong with the configuration:", err=True)
-        for problem in error.problems:
-            typer.echo(f"  - {problem}", err=True)
-    elif isinstance(error, Interrupted):
-        typer.echo(str(error), err=True)
-    elif isinstance(error, DivergedError):
-        typer.echo(f"draco: the run diverged: {error}", err=True)
-        typer.echo("  try a smaller train.step, fewer train.local_steps or a smaller method.own_weight", err=True)
-        if error.folder:
-            typer.echo(f"  everything up to there is in {error.folder}", err=True)
-    else:
-        typer.echo(f"draco: {error}", err=True)
-    raise typer.Exit(error.exit_code)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ _PASSES = 3  # wrong keys, then what is wrong within sections without them, then
 
 def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
     """`source` is a preset's name, the path of a TOML file, or nested keys; overrides look like `method.psi=20`."""
-    raw = _read(source)
+    raw = read_source(source)
     found: list[str] = []
     changes = [_parse_override(override, found) for override in overrides]
     _apply([change for change in changes if change is not None], raw, found)
@@ -49,7 +49,8 @@ def _with_absolute_paths(config: Config) -> Config:
     return config.model_copy(update=changes)
 
 
-def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+def read_source(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """The keys as they are written, unchecked."""
     if isinstance(source, Mapping):
         return copy.deepcopy(dict(source))
     if str(source) in PRESETS:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dracofl.telemetry.storage import write_atomically
+from dracofl.telemetry.summary import measured_users
 
 _TITLES = {"accuracy": "test accuracy", "f1": "macro F1", "loss": "test loss"}
 
@@ -18,9 +19,9 @@ def draw_curves(metrics: pa.Table, summary: dict[str, Any], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    measured_users = 1 + int(metrics["user"].to_numpy().max())
-    columns = {name: metrics[name].to_numpy().reshape(-1, measured_users) for name in metrics.column_names}
-    has_classes = columns["accuracy"].size > 0 and not np.isnan(columns["accuracy"]).any()
+    shape = (-1, measured_users(metrics))
+    columns = {name: metrics[name].to_numpy().reshape(shape) for name in metrics.column_names}
+    has_classes = not np.isnan(columns["accuracy"]).all()
     names = ["accuracy", "f1"] if has_classes else ["loss"]
     figure = Figure(figsize=(5.0 * len(names), 3.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -35,8 +36,9 @@ def draw_curves(metrics: pa.Table, summary: dict[str, Any], path: Path) -> None:
             label="worst to best user",
         )
         axes.plot(times_s, values.mean(axis=1), label="mean over users")
-        axes.plot(times_s, mean_model[:, 0], linestyle="--", linewidth=1, color="black", label="mean model")
-        axes.set_xlabel("simulated time [s]")
+        if not np.isnan(mean_model).all():  # real peers know no mean model
+            axes.plot(times_s, mean_model[:, 0], linestyle="--", linewidth=1, color="black", label="mean model")
+        axes.set_xlabel("time of the run [s]")
         axes.set_ylabel(_TITLES[name])
         axes.grid(alpha=0.3)
     figure.axes[0].legend(loc="best", fontsize="small")

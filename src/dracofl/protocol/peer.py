@@ -113,7 +113,7 @@ class PeerCore:
         heard = state.heard.get(user)
         if heard is not None and epoch > heard.epoch:
             state.heard[user] = Heard(epoch)
-        if user not in self._neighbours():
+        if user not in self.neighbours():
             return []
         return [AskForModel(user, self.node.state.unified_period if state.wants_model else NO_MODEL)]
 
@@ -123,9 +123,9 @@ class PeerCore:
 
     def reachable(self) -> tuple[int, ...]:
         """The neighbours that are there."""
-        return tuple(sorted(self._neighbours() & self.state.members.keys()))
+        return tuple(sorted(self.neighbours() & self.state.members.keys()))
 
-    def _neighbours(self) -> frozenset[int]:
+    def neighbours(self) -> frozenset[int]:
         return self.rules.senders | frozenset(self.rules.receivers)
 
     # What arrives
@@ -135,7 +135,7 @@ class PeerCore:
         state, sender = self.state, header.sender
         if header.receiver != self.user:
             return Verdict.MISDIRECTED
-        expected = self.rules.senders if header.kind == Kind.UPDATE else self._neighbours()
+        expected = self.rules.senders if header.kind == Kind.UPDATE else self.neighbours()
         if sender not in expected or not 0 <= header.hub < self.rules.users:
             return Verdict.STRANGER
         if header.to_epoch != state.epoch:
@@ -210,7 +210,7 @@ class PeerCore:
     def _before_me(self, period: int) -> int:
         """How many that rank before this peer may be there. Of users that are not neighbours nothing is known."""
         first = self._rank(period, self.user)
-        members, neighbours = self.state.members, self._neighbours()
+        members, neighbours = self.state.members, self.neighbours()
         before = [(self.user - step) % self.rules.users for step in range(1, first + 1)]
         return sum(user in members or user not in neighbours for user in before)
 

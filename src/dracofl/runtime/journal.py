@@ -5,9 +5,9 @@ before its consequences are, so a killed process leaves all of it but perhaps ha
 Everything else that is told of a real run is worked out from its journals: tables and counts (`records`), and the
 whole run once more (`replay`).
 
-Inputs: "start", "timer", "update", "model", "came", "left", "given", "trained". They end with a digest of the commands
-that followed, for replay. Outputs: "finished", "sent", "merged", "unified", "settled", "model_received", "answered",
-"refused", "evaluated", "saved", "stopped".
+Inputs: "start", "timer", "update", "model", "came", "left", "given". They end with a digest of the commands that
+followed, for replay. Outputs: "finished", "sent", "merged", "unified", "relayed", "settled", "model_received", "gave",
+"answered", "refused", "evaluated", "saved", "stopped".
 """
 
 from __future__ import annotations

@@ -128,6 +128,9 @@ class Peer:
 
     def trained(self, update: np.ndarray, now_s: float, at_own_pace: bool = False) -> None:
         """The numbers are there. The update is finished when its drawn time is over too, or at once if free."""
+        if not are_finite(update):
+            number = self.core.node.state.started - 1
+            raise DivergedError(time_s=now_s, user=self.user, operation=f"local update {number}")
         self._trained = update
         self._is_due = self._is_due or at_own_pace
         self._finish_if_ready(now_s)
@@ -141,12 +144,14 @@ class Peer:
         self.core.member_left(user, epoch)
         self._tell("left", now_s, user, epoch, commands=[])
 
-    def message(self, data: bytes | memoryview, now_s: float) -> bytes:
-        """What to answer to a message, whatever it is."""
+    def message(self, data: bytes | memoryview, now_s: float, sender: int | None = None) -> bytes:
+        """What to answer to a message, whatever it is. `sender` is who sent it, if the network can tell."""
         found = decode(data, self._limits.shape, self._limits.parameters)
         if isinstance(found, Verdict):
             return self._refuse(found, -1, 0, len(data), now_s)
         header, verdict = found, self.core.judge(found)
+        if sender is not None and sender != header.sender:
+            verdict = Verdict.STRANGER
         numbers = np.frombuffer(data, "<f4", offset=HEADER_BYTES)
         if verdict == Verdict.ACCEPTED:
             verdict = self._look_at(numbers)
@@ -237,6 +242,8 @@ class Peer:
     def _give_model(self, header: Header, now_s: float) -> bytes:
         period = self.core.node.state.unified_period
         newer = period > header.number
+        if newer:
+            self._journal.write("gave", now_s, header.sender, period, digest_of_bytes(self.model.data))
         return self._answer(Verdict.ACCEPTED, period, now_s, self.model if newer else None)
 
     def _model_given(

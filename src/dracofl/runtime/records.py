@@ -52,10 +52,13 @@ class Records:
 
 
 def merge(journals: dict[int, Sequence[Line]]) -> list[tuple[int, Line]]:
-    """The lines of all peers by their times. Lines of one peer keep their order."""
-    tagged = [
-        (_time_of(line), user, place, line) for user, lines in journals.items() for place, line in enumerate(lines)
-    ]
+    """The lines of all peers by their times. Lines of one peer keep their order, even if its clock was set back."""
+    tagged = []
+    for user, lines in journals.items():
+        latest_s = -math.inf
+        for place, line in enumerate(lines):
+            latest_s = max(latest_s, _time_of(line))
+            tagged.append((latest_s, user, place, line))
     tagged.sort(key=lambda one: one[:3])
     return [(user, line) for _, user, _, line in tagged]
 

@@ -10,8 +10,10 @@ from dracofl.runtime.peer import Unanswered
 Reply = Callable[[bytes], None]
 """Answers one message. May be called from any thread, once; a message may also stay without an answer."""
 
-OnMessage = Callable[[bytes, Reply], None]
-"""Told of a message that arrived, on a thread of the network's: it must return at once."""
+OnMessage = Callable[[int, bytes, Reply], None]
+"""Told whom a message came from and what it was, on a thread of the network's: it must return at once.
+
+The number is the sender as the network knows it. A header in the message that names another one is a lie."""
 
 OnMember = Callable[[int, int, bool], None]
 """Told that a user of an epoch is there (True) or gone (False), on a thread of the network's."""

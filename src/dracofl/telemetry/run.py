@@ -54,8 +54,7 @@ class Run:
 
     def curve(self, metric: str = "accuracy") -> tuple[np.ndarray, np.ndarray]:
         """Times of the evaluations, and the metric there: shape (evaluations,) and (evaluations, users)."""
-        users = int(self.summary["users"])
-        shape = (-1, users)
+        shape = (-1, len(np.unique(self.metrics["user"])))
         return self.metrics["time_s"].reshape(shape)[:, 0], self.metrics[metric].reshape(shape)
 
 

@@ -45,13 +45,18 @@ def summarise(tables: dict[str, pa.Table], users: int) -> dict[str, Any]:
             "mean": float(ages.mean()) if len(ages) else None,
             "p95": float(np.percentile(ages, 95)) if len(ages) else None,
         },
-        "evaluations": int((metrics["user"].to_numpy() == 0).sum()),
+        "evaluations": len(metrics) // max(measured_users(metrics), 1),
         "accuracy": _spread(last["accuracy"]),
         "f1": _spread(last["f1"]),
         "loss": _spread(last["loss"]),
         "mean_model": {name: _first(last[f"mean_model_{name}"]) for name in ("accuracy", "f1", "loss")},
         "consensus_distance": _spread(last["distance_to_mean"])["mean"],
     }
+
+
+def measured_users(metrics: pa.Table) -> int:
+    """Each evaluation has a row for each of them."""
+    return len(np.unique(metrics["user"].to_numpy()))
 
 
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:
@@ -62,8 +67,7 @@ def _last_evaluation(metrics: pa.Table) -> dict[str, np.ndarray]:
     columns = {name: metrics[name].to_numpy() for name in metrics.column_names}
     if not len(metrics):
         return columns
-    users = 1 + int(columns["user"].max())
-    return {name: column[-users:] for name, column in columns.items()}
+    return {name: column[-measured_users(metrics) :] for name, column in columns.items()}
 
 
 def _spread(values: np.ndarray) -> dict[str, float | None]:

@@ -1,0 +1,237 @@
+"""Real peers as processes on this machine, over loopback: `draco cluster`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from dracofl.build import build_world
+from dracofl.config.load import load_config
+from dracofl.config.node import fit_for_peers, make_node, refusals, split_overrides
+from dracofl.config.render import to_toml
+from dracofl.config.schema import Config
+from dracofl.errors import ConfigError, DracoError, Interrupted
+from dracofl.experiments.node import JOURNAL
+from dracofl.experiments.real_results import write_real_run
+from dracofl.experiments.watch import stop_on_signals
+from dracofl.runtime.journal import Line, read_journal
+from dracofl.telemetry.folder import RunFolder
+from dracofl.telemetry.run import Run
+from dracofl.telemetry.storage import write_atomically
+
+PEERS = "peers"
+_MOST_NODES = 64
+_SHOWN_FOR_S = 60.0  # real seconds that a cluster takes, if nobody says how fast its clock is to run
+_MOST_TIME_SCALE = 100.0
+_READY_WITHIN_S = 300.0
+_HEAD_START_S = 1.0  # from "everybody is ready" to second 0
+_ENDED_WITHIN_S = 30.0
+
+
+class ClusterWatcher(Protocol):
+    def said(self, sentence: str) -> None: ...
+
+    def began(self, folder: str, config: Config, time_scale: float) -> None: ...
+
+    def passed(self, statuses: dict[int, dict[str, Any]]) -> None: ...
+
+    def ended(self) -> None: ...
+
+
+def run_cluster(source: str, nodes: int, overrides: Sequence[str], out: Path | None, watcher: ClusterWatcher) -> Run:
+    if not 2 <= nodes <= _MOST_NODES:
+        raise ConfigError(f"--nodes {nodes}: a cluster on one machine has 2 to {_MOST_NODES} peers")
+    for_node, for_run = split_overrides(overrides)
+    config, changed = fit_for_peers(load_config(source, [f"users={nodes}", *for_run]))
+    problems = refusals(config)
+    if problems:
+        raise ConfigError(problems)
+    for sentence in changed:
+        watcher.said(sentence)
+    for_node.setdefault("time_scale", min(max(config.duration_s / _SHOWN_FOR_S, 1.0), _MOST_TIME_SCALE))
+    files = _node_files(config, for_node)  # everything that can be wrong with them is found before a folder is made
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = out or Path("runs") / f"cluster-{Path(source).stem}-{stamp}"
+    folder = RunFolder.create(path, to_toml(config, comments=False))
+    cluster = _Cluster(config, folder, files, watcher)
+    watcher.began(str(folder.path), config, for_node["time_scale"])
+    try:
+        stopped = cluster.run()
+    finally:
+        watcher.ended()
+    gather(folder, config, "stopped" if stopped else "finished", cluster.began)
+    if stopped:
+        raise Interrupted(time_s=cluster.time_s(), folder=str(folder.path))
+    return Run(folder.path)
+
+
+def gather(folder: RunFolder, config: Config, status: str, began: float) -> dict[str, Any]:
+    """The peers' journals and models into one run folder, with every message settled."""
+    journals: dict[int, Sequence[Line]] = {}
+    models = []
+    for user in range(config.users):
+        peer = folder.path / PEERS / str(user)
+        if (peer / JOURNAL).exists():
+            journals[user] = list(read_journal(peer / JOURNAL))
+        if (peer / "models.npy").exists():
+            models.append(np.load(peer / "models.npy", allow_pickle=False)[0])
+    if not models:
+        raise DracoError(f"no peer got as far as a result; their words are in {folder.path / PEERS}/*.log")
+    return write_real_run(folder, config, journals, np.stack(models), status, began)
+
+
+def _node_files(config: Config, for_node: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    graph = build_world(config).graph
+    addresses = [f"tcp/127.0.0.1:{port}" for port in free_ports(config.users)]
+    senders = graph.predecessors()
+    body = tomllib.loads(to_toml(config, comments=False))
+    files = {}
+    for user in range(config.users):
+        neighbours = sorted({*graph.successors[user], *senders[user]})
+        section = {
+            "user": user,
+            "listen": [addresses[user]],
+            "connect": [addresses[other] for other in neighbours],
+            "network": f"cluster-{os.getpid()}",
+            **for_node,
+        }
+        make_node({**body, "node": section})
+        files[user] = section
+    return files
+
+
+def free_ports(count: int) -> list[int]:
+    """Of this machine, at this moment: all are held until the last is found, so that they differ."""
+    held = []
+    try:
+        for _ in range(count):
+            one = socket.socket()
+            held.append(one)
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+class _Cluster:
+    def __init__(
+        self, config: Config, folder: RunFolder, files: dict[int, dict[str, Any]], watcher: ClusterWatcher
+    ) -> None:
+        self.began = time.time()
+        self._config, self._folder, self._watcher = config, folder, watcher
+        self._files = files
+        self._statuses: dict[int, dict[str, Any]] = {}
+        self._processes: dict[int, subprocess.Popen[str]] = {}
+        self._ready: set[int] = set()
+
+    def time_s(self) -> float:
+        return max((status["time_s"] for status in self._statuses.values()), default=0.0)
+
+    def run(self) -> bool:
+        """Returns whether it was stopped before its time."""
+        with stop_on_signals() as stop:
+            try:
+                for user in self._files:
+                    self._start(user)
+                self._wait_until(lambda: self._all_ready() or stop.requested, _READY_WITHIN_S, "ready")
+                starts_at = time.time() + _HEAD_START_S
+                for process in self._processes.values():
+                    _tell(process, f"{starts_at!r}\n")
+                while not stop.requested and any(one.poll() is None for one in self._processes.values()):
+                    self._watcher.passed(dict(self._statuses))
+                    time.sleep(0.2)
+            finally:
+                self._end()
+            self._report_failures()
+            return stop.requested
+
+    def _start(self, user: int) -> None:
+        home = self._folder.path / PEERS / str(user)
+        home.mkdir(parents=True)
+        file = home.with_suffix(".toml")
+        section = {**self._files[user], "folder": str(home.absolute())}
+        text = to_toml(self._config, comments=False) + "\n[node]\n"
+        text += "".join(f"{name} = {json.dumps(value)}\n" for name, value in section.items())
+        write_atomically(file, lambda handle: handle.write(text.encode()))
+        # A thread each for XLA and BLAS: there are more peers than cores.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        with open(home.with_suffix(".log"), "w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dracofl.experiments.cluster_peer", str(file)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                start_new_session=True,  # a Ctrl-C is for this process, which passes it on in its own way
+            )
+        self._processes[user] = process
+        threading.Thread(target=self._listen, args=(user, process), daemon=True).start()
+
+    def _listen(self, user: int, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said = json.loads(line)
+            if "ready" in said:
+                self._ready.add(user)
+            elif "time_s" in said:
+                self._statuses[user] = said
+
+    def _all_ready(self) -> bool:
+        if any(process.poll() is not None for process in self._processes.values()):
+            self._report_failures()
+        return len(self._ready) == len(self._processes)
+
+    def _wait_until(self, happened: Any, within_s: float, what: str) -> None:
+        deadline = time.monotonic() + within_s
+        while not happened():
+            if time.monotonic() > deadline:
+                raise DracoError(f"the peers are not {what} after {within_s:g} s; their words are in {self._logs()}")
+            time.sleep(0.05)
+
+    def _end(self) -> None:
+        """All of them: asked first, then made to."""
+        for process in self._processes.values():
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        deadline = time.monotonic() + _ENDED_WITHIN_S
+        for process in self._processes.values():
+            try:
+                process.wait(timeout=max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _report_failures(self) -> None:
+        failed = {user: one.returncode for user, one in self._processes.items() if one.returncode}
+        if not failed:
+            return
+        user = min(failed)
+        words = (self._folder.path / PEERS / f"{user}.log").read_text().strip().splitlines()
+        last = words[-1].removeprefix("draco: ") if words else "it said nothing"
+        raise DracoError(f"peer {user} ended with code {failed[user]}: {last}; see {self._logs()}")
+
+    def _logs(self) -> str:
+        return f"{self._folder.path / PEERS}/*.log"
+
+
+def _tell(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it has ended: its code and its words will be reported
+        process.stdin.write(text)
+        process.stdin.flush()
