@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 1
 
-.PHONY: help install install-dev run test test-slow bench check lint types contracts clean
+.PHONY: help install install-dev run cluster test test-slow bench check lint types contracts clean
 
 help:
 	@echo "make run        set up and run the default experiment"
+	@echo "make cluster    set up and run five real peers on this machine"
 	@echo "make test       set up with the test tools and run the tests"
 	@echo "make install    set up alone"
 	@echo "make check      lint, types, import contracts and tests"
@@ -33,6 +34,13 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 run: install
 	$(BIN)/draco run poker --seed $(SEED)
+
+$(VENV)/installed-net: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[net]'
+	@touch $@ $(VENV)/installed
+
+cluster: $(VENV)/installed-net
+	$(BIN)/draco cluster poker
 
 test: install-dev
 	$(BIN)/python -m pytest -m "not slow" -n 2 --cov --cov-report=term

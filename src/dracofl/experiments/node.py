@@ -29,7 +29,8 @@ from dracofl.runtime.learners import Learner, TaskLearner, load_learner
 from dracofl.runtime.peer import Limits, Peer
 from dracofl.runtime.service import Pace, Service
 from dracofl.runtime.transport import Transport
-from dracofl.runtime.zenoh import ZenohOptions, ZenohTransport
+from dracofl.runtime.zenoh import ZenohTransport
+from dracofl.runtime.zenoh_options import ZenohOptions
 from dracofl.telemetry.folder import RunFolder
 from dracofl.telemetry.run import Run
 

@@ -188,7 +188,8 @@ class PeerCore:
         out: list[Command] = []
         period = self.state.period + 1
         self._end_period(period, now_s, out)
-        if self.rules.unifies and self._is_newer_rank(period, self._rank(period, self.user)):
+        is_wanted = self.rules.unifies and self._is_newer_rank(period, self._rank(period, self.user))
+        if is_wanted and not self._is_too_late(now_s):
             before = self._before_me(period)
             if before == 0:
                 self._unify(period, now_s, out)
@@ -199,9 +200,13 @@ class PeerCore:
     def hub_overdue(self, now_s: float) -> list[Command]:
         """If nobody was heard in this period, this peer is the hub."""
         out: list[Command] = []
-        if self.node.state.unified_period < self.state.period:
+        if self.node.state.unified_period < self.state.period and not self._is_too_late(now_s):
             self._unify(self.state.period, now_s, out)
         return out
+
+    def _is_too_late(self, now_s: float) -> bool:
+        """To be this period's hub: others have taken over by now, and who was down or asleep has an old model."""
+        return now_s > self._end_of(self.state.period) + (_MOST_TAKEOVERS + 1) * self.rules.takeover_s
 
     def _unify(self, period: int, now_s: float, out: list[Command]) -> None:
         rank = self._rank(period, self.user)
@@ -228,8 +233,12 @@ class PeerCore:
 
     def _await_period(self, out: list[Command]) -> None:
         if self.rules.period_s is not None:
-            end_s = multiple(self.state.period + 1, self.rules.period_s) + self.state.period_shift_s
-            out.append(SetTimer(Happening.PERIOD_ENDED, self.user, end_s))
+            out.append(SetTimer(Happening.PERIOD_ENDED, self.user, self._end_of(self.state.period + 1)))
+
+    def _end_of(self, period: int) -> float:
+        """By this peer's clock."""
+        assert self.rules.period_s is not None
+        return multiple(period, self.rules.period_s) + self.state.period_shift_s
 
     def _rank(self, period: int, hub: int) -> int:
         return hub_rank(self.rules.hub, self.rules.seed, period, self.rules.users, hub)
