@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dracofl.config.node import Node
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -35,3 +37,11 @@ def test_every_file_the_readme_points_to_exists() -> None:
 def test_every_make_command_the_readme_names_is_a_target() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert set(re.findall(r"make ([a-z-]+)", README)) - {"learning"} <= set(targets)
+
+
+def test_the_guide_to_devices_lists_every_key_of_a_node() -> None:
+    guide = (ROOT / "docs" / "from-simulation-to-devices.md").read_text()
+    for name, field in Node.model_fields.items():
+        assert f"| `{name}` |" in guide
+        assert field.description is not None
+        assert field.description in guide

@@ -19,7 +19,7 @@ def node(
         list[str] | None, typer.Argument(metavar="key=value", help="changes, as in method.psi=20 or node.user=3")
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="listen beyond this machine though there are no certificates")
+        bool, typer.Option("--insecure", help="talk to other machines though there are no certificates")
     ] = False,
     debug: DebugOption = False,
 ) -> None:

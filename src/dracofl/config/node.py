@@ -33,7 +33,7 @@ class Node(Section):
     folder: Text = key("peer", "where its journal, its saved state and its results go")
     learner: Optional[Text] = key(None, "module:function that makes a learner; none: the task's samples of this user")
     certificates: Optional[Text] = key(None, "folder with authority.pem, peer-N.pem and peer-N.key; none: no TLS")
-    insecure: bool = key(False, "whether to listen beyond this machine without certificates")
+    insecure: bool = key(False, "whether to talk to other machines without certificates")
     pace: Literal["drawn", "free"] = key(
         "drawn", "a local update takes its drawn time at least (compute.rate), or as long as the computing takes"
     )
@@ -43,7 +43,7 @@ class Node(Section):
         None, "an update that waited longer is not sent; none: channel.deadline_s, if there is one", "s"
     )
     answer_timeout_s: float = key(2.0, "how long to wait for an answer, in real seconds", "s", gt=0)
-    lease_s: float = key(2.0, "a silent neighbour is taken for gone after this time, in real seconds", "s", ge=0.5)
+    lease_s: float = key(2.0, "a silent neighbour is taken for gone after this time, in real seconds", "s", ge=1.5)
     waiting: int = key(4, "updates that may wait for one neighbour; more are summed up", "updates", ge=1)
     norm_limit: float = key(1e4, "a vector that is longer is refused", gt=0)
 

@@ -17,6 +17,12 @@ _MAGIC = b"DRCO"
 _LAYOUT = struct.Struct("<4sHBxIIQQQIIddddI8s")
 _ANSWER = struct.Struct("<4sHBBQQdI")
 HEADER_BYTES = _LAYOUT.size
+# Beyond these nobody gets in earnest. Within them times and ends of periods are exact enough to be told apart, tables
+# can hold the numbers, and whatever reads the journal as JSON gets them right.
+LATEST_EPOCH = (1 << 53) - 1
+_HIGHEST_NUMBER = (1 << 40) - 1  # of transmissions and of periods
+_MOST_UPDATES = (1 << 31) - 1
+_LONGEST_S = 1e13
 
 
 class Kind(IntEnum):
@@ -97,11 +103,18 @@ def decode(data: bytes | memoryview, shape: bytes, length: int) -> Header | Verd
         return Verdict.SHAPE
     if header.length != wanted or len(data) != HEADER_BYTES + 4 * wanted:
         return Verdict.SIZE
-    if not (math.isfinite(header.weight) and math.isfinite(header.finished_s) and math.isfinite(header.sent_s)):
-        return Verdict.SENSELESS
-    if kind == Kind.UPDATE and not (0.0 < header.weight <= 1.0 and header.updates >= 1):
-        return Verdict.SENSELESS
-    return header
+    return header if _makes_sense(header) else Verdict.SENSELESS
+
+
+def _makes_sense(header: Header) -> bool:
+    offset_s = 0.0 if math.isnan(header.offset_s) else header.offset_s
+    if not all(abs(time_s) <= _LONGEST_S for time_s in (header.finished_s, header.sent_s, offset_s)):
+        return False
+    if header.epoch > LATEST_EPOCH or (header.kind != Kind.ASK and header.number > _HIGHEST_NUMBER):
+        return False
+    if header.kind == Kind.UPDATE:
+        return 0.0 < header.weight <= 1.0 and 1 <= header.updates <= _MOST_UPDATES
+    return math.isfinite(header.weight)
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -113,8 +126,10 @@ def decode_answer(data: bytes | memoryview, length: int) -> Answer | None:
     if len(data) < _ANSWER.size:
         return None
     magic, version, verdict, _, epoch, number, now_s, numbers = _ANSWER.unpack_from(data)
-    sensible = magic == _MAGIC and version == VERSION and verdict < len(Verdict) and math.isfinite(now_s)
+    sensible = magic == _MAGIC and version == VERSION and verdict < len(Verdict) and abs(now_s) <= _LONGEST_S
     if not sensible or numbers not in (0, length) or len(data) != _ANSWER.size + 4 * numbers:
+        return None
+    if epoch > LATEST_EPOCH or (numbers and number > _HIGHEST_NUMBER):
         return None
     return Answer(Verdict(verdict), epoch, number, now_s, numbers)
 

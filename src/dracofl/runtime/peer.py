@@ -31,6 +31,7 @@ from dracofl.protocol.commands import (
 )
 from dracofl.protocol.headers import (
     HEADER_BYTES,
+    LATEST_EPOCH,
     Answer,
     Header,
     Kind,
@@ -136,6 +137,8 @@ class Peer:
         self._finish_if_ready(now_s)
 
     def member_came(self, user: int, epoch: int, now_s: float) -> None:
+        if epoch > LATEST_EPOCH:  # nobody's: no message to it could be written
+            return
         if self.core.state.members.get(user) != epoch:
             self.offsets.forget(user)
         self._tell("came", now_s, user, epoch, commands=self.core.member_came(user, epoch, now_s))
@@ -169,6 +172,8 @@ class Peer:
         answer = None if isinstance(data, Unanswered) else decode_answer(data, self._limits.parameters)
         if answer is not None:
             self.offsets.note(header.receiver, asked_s, now_s, answer.now_s)
+        elif not isinstance(data, Unanswered):
+            self._note_refusal(Verdict.SENSELESS, "ANSWER", header.receiver, 0, 0, len(data), now_s)
         if header.kind == Kind.ASK:
             self._model_given(header, answer, data, now_s)
             return
@@ -201,17 +206,21 @@ class Peer:
     def _look_at(self, numbers: np.ndarray) -> Verdict:
         if not are_finite(numbers):
             return Verdict.NOT_FINITE
-        if np.linalg.norm(numbers) > self._limits.norm:
-            return Verdict.TOO_LARGE
-        return Verdict.ACCEPTED
+        with np.errstate(over="ignore"):
+            return Verdict.TOO_LARGE if np.linalg.norm(numbers) > self._limits.norm else Verdict.ACCEPTED
 
     def _refuse(
         self, verdict: Verdict, sender: int, number: int, size: int, now_s: float, header: Header | None = None
     ) -> bytes:
-        self.refused += verdict != Verdict.NOT_NEWER  # every hub's model comes from several neighbours
         kind, epoch = ("", 0) if header is None else (header.kind.name, header.epoch)
-        self._journal.write("refused", now_s, verdict.name, kind, sender, epoch, number, size)
+        self._note_refusal(verdict, kind, sender, epoch, number, size, now_s)
         return self._answer(verdict, number, now_s)
+
+    def _note_refusal(
+        self, verdict: Verdict, kind: str, sender: int, epoch: int, number: int, size: int, now_s: float
+    ) -> None:
+        self.refused += verdict != Verdict.NOT_NEWER  # every hub's model comes from several neighbours
+        self._journal.write("refused", now_s, verdict.name, kind, sender, epoch, number, size)
 
     def _answer(self, verdict: Verdict, number: int, now_s: float, model: np.ndarray | None = None) -> bytes:
         length = 0 if model is None else len(model)
@@ -253,7 +262,11 @@ class Peer:
         if answer is None or answer.verdict != Verdict.ACCEPTED or isinstance(data, Unanswered):
             return  # another neighbour may come, or this one again
         numbers = np.frombuffer(numbers_of_answer(data), "<f4")
-        if not len(numbers) or self._look_at(numbers) != Verdict.ACCEPTED:
+        verdict = self._look_at(numbers)
+        if verdict != Verdict.ACCEPTED:
+            self._note_refusal(verdict, "ANSWER", neighbour, answer.epoch, answer.number, len(data), now_s)
+            return
+        if not len(numbers):
             self.core.no_model_given()
             self._tell("given", now_s, neighbour, answer.epoch, None, None, "", commands=[])
             return

@@ -65,7 +65,6 @@ class Service:
         save: Callable[[float], None],
     ) -> None:
         self.clock = clock
-        self.dropped = 0
         self.scores: dict[str, float] = {}  # of the last evaluation
         self.updates = 0
         self._transport = transport
@@ -76,6 +75,7 @@ class Service:
         self._peer: Peer | None = None
         self._inbox: queue.SimpleQueue[Callable[[float], None]] = queue.SimpleQueue()
         self._waiting_messages = 0
+        self._dropped = 0
         self._lock = threading.Lock()  # of the two counters above, which the network's threads move
         self._timers: dict[Happening, float] = {}
         self._on_the_radio: list[tuple[float, int, Parcel]] = []
@@ -106,6 +106,11 @@ class Service:
         heapq.heappush(self._on_the_radio, (at_s, self._serial, parcel))
 
     # Life
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were let go unread."""
+        return self._dropped + self._transport.dropped
 
     @property
     def peer(self) -> Peer:
@@ -210,7 +215,7 @@ class Service:
     def _on_message(self, sender: int, data: bytes, reply: Reply) -> None:
         with self._lock:
             if self._waiting_messages >= _MOST_WAITING_MESSAGES:
-                self.dropped += 1
+                self._dropped += 1
                 return
             self._waiting_messages += 1
 

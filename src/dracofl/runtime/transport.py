@@ -20,6 +20,11 @@ OnMember = Callable[[int, int, bool], None]
 
 
 class Transport(Protocol):
+    @property
+    def dropped(self) -> int:
+        """Messages that were let go unread: too large, too many of one sender, or of nobody."""
+        ...
+
     def open(self, on_message: OnMessage, on_member: OnMember) -> None:
         """Listen, connect and announce this peer; who cannot be reached yet is tried again and again."""
         ...

@@ -35,6 +35,7 @@ class ZenohTransport:
     """A `Transport`. The sender it gives `on_message` is the one in the key, which certificates prove."""
 
     def __init__(self, options: ZenohOptions) -> None:
+        self.dropped = 0
         self._options = options
         self._prefix = f"draco/{options.network}"
         self._message_key = re.compile(re.escape(f"{self._prefix}/to/{options.user}/from/") + _NUMBER)
@@ -44,7 +45,7 @@ class ZenohTransport:
         self._token: LivelinessToken | None = None
         self._queriers: dict[int, Querier] = {}  # by receiver: they know whether it is there
         self._waiting: dict[int, weakref.WeakSet[_Reply]] = {}  # by sender: what we owe an answer
-        self._lock = threading.Lock()  # on the two above and on closing
+        self._lock = threading.Lock()  # on the two above, on what was dropped and on closing
 
     def open(self, on_message: OnMessage, on_member: OnMember) -> None:
         options = self._options
@@ -116,6 +117,8 @@ class ZenohTransport:
         options, sender = self._options, -1 if match is None else int(match[1])
         limit, is_other = options.max_message_bytes, 0 <= sender < options.users and sender != options.user
         if not is_other or payload is None or len(payload) > limit:
+            with self._lock:
+                self.dropped += 1
             query.drop()  # type: ignore[no-untyped-call]
             return
         with self._lock:
@@ -123,6 +126,8 @@ class ZenohTransport:
             reply = None if len(waiting) >= options.max_waiting else _Reply(query, limit, waiting)
             if reply is not None:
                 waiting.add(reply)
+            else:
+                self.dropped += 1
         if reply is None:
             query.drop()  # type: ignore[no-untyped-call]
         else:
