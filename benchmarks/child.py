@@ -21,9 +21,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 
 
-def ask(what: str, *, one_core: bool = False, **arguments: Any) -> dict[str, Any]:
-    """The answer of a fresh process."""
-    question = json.dumps({"what": what, "one_core": one_core, **arguments})
+def ask(what: str, *, core: int | None = None, **arguments: Any) -> dict[str, Any]:
+    """The answer of a fresh process, pinned to this one of the cores there are if it is named (-1: the last)."""
+    question = json.dumps({"what": what, "core": core, **arguments})
     command = [sys.executable, "-m", "benchmarks.child", question]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -111,9 +111,10 @@ ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"run": run, "bare": bare, "
 
 def main() -> None:
     question = json.loads(sys.argv[1])
-    if question.pop("one_core"):
+    core = question.pop("core")
+    if core is not None:
         # Before JAX is imported: its threads stay on the cores there are when they are made.
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
     print(json.dumps(ANSWERS[question.pop("what")](**question)))
 
 

@@ -5,11 +5,16 @@
 SGD steps per second of a run (training, messages, budget, unification, records; evaluation off; set-up and compilation
 apart) over those of the same local updates called back to back, jitted, pinned to one core. On the complete graph
 nearly every update waits for the one before it, so that one core is the limit; on a ring there is work for all.
+
+What all cores together can do is measured too, with bare updates in a process pinned to each: cores share caches,
+memory and the power they may draw, so it is less than one core's speed times their number.
 """
 
 from __future__ import annotations
 
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.child import ask
 from benchmarks.figure import Figure, main
@@ -53,7 +58,7 @@ def measure(quick: bool) -> list[Figure]:
     for name, preset, overrides, updates, target in QUICK_CASES if quick else CASES:
         ratios, ours, bare = [], [], []
         for _ in range(1 if quick else REPEATS):
-            alone = ask("bare", one_core=True, preset=preset, overrides=overrides, updates=updates)
+            alone = ask("bare", core=-1, preset=preset, overrides=overrides, updates=updates)
             whole = ask("run", preset=preset, overrides=[*overrides, *OFF])
             bare.append(alone["sgd_steps"] / alone["s"])
             ours.append(whole["sgd_steps"] / whole["simulated_s"])
@@ -61,7 +66,23 @@ def measure(quick: bool) -> list[Figure]:
         detail = {"steps_per_s": ours, "bare_steps_per_s": bare, "preset": preset, "overrides": overrides}
         name = f"whole simulation / bare updates on one core: {name}"
         figures.append(Figure("limit", name, ratios, "at least", target, detail))
+    cases = [(name, preset, overrides, updates) for name, preset, overrides, updates, _ in CASES if "ring" in name]
+    for name, preset, overrides, updates in [] if quick else cases:
+        values = [_all_cores(preset, overrides, updates) for _ in range(REPEATS)]
+        figures.append(Figure("limit", f"bare updates on all cores / on one core: {name}", values))
     return figures
+
+
+def _all_cores(preset: str, overrides: list[str], updates: int) -> float:
+    cores = len(os.sched_getaffinity(0))
+
+    def speed(core: int) -> float:
+        found = ask("bare", core=core, preset=preset, overrides=overrides, updates=updates)
+        return float(found["sgd_steps"] / found["s"])
+
+    alone = speed(-1)
+    with ThreadPoolExecutor(cores) as pool:
+        return sum(pool.map(speed, range(cores))) / alone
 
 
 if __name__ == "__main__":
