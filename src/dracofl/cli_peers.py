@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from dracofl.cli_errors import errors_explained
-from dracofl.errors import DracoError
+from dracofl.errors import DracoError, Interrupted
 
+_MOST_SHOWN = 20  # differences
 DebugOption = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 
 
@@ -50,8 +51,10 @@ def node(
 
         changes = [*(overrides or []), *(["node.insecure=true"] if insecure else [])]
         config, section = load_node(file, changes)
-        finished = run_node(config, section, NodeScreen())
-        show_results(finished)
+        ended = run_node(config, section, NodeScreen())
+        show_results(ended)
+        if ended.summary["status"] == "stopped":  # the normal end of a peer, so no error
+            typer.echo("stopped and saved; the same command goes on", err=True)
 
 
 def cluster(
@@ -82,9 +85,12 @@ def cluster(
 
         if "=" in source and not Path(source).exists():
             source, overrides = "poker", [source, *(overrides or [])]
-        finished = run_cluster(source, nodes, overrides or [], out, ClusterScreen())
-        show_results(finished)
-        show_settlement(finished)
+        ended = run_cluster(source, nodes, overrides or [], out, ClusterScreen())
+        show_results(ended)
+        show_settlement(ended)
+        if ended.summary["status"] == "stopped":
+            typer.echo("stopped before its time; this is what there was until then", err=True)
+            raise typer.Exit(Interrupted.exit_code)
 
 
 def replay(
@@ -102,15 +108,20 @@ def replay(
 
         with ReplayProgress() as progress:
             found = play_again(folder, progress.advanced)
-        for sentence in found.different[:20]:
+        peers = _count(found.peers, "peer")
+        for sentence in found.different[:_MOST_SHOWN]:
             typer.echo(f"different: {sentence}")
         if found.different:
-            raise DracoError(f"{len(found.different)} differences in {found.inputs:,} inputs of {found.peers} peers")
-        typer.echo(f"{found.peers} peers, {found.inputs:,} inputs: the same commands every time")
+            raise DracoError(f"{_count(len(found.different), 'difference')} in {found.inputs:,} inputs of {peers}")
+        typer.echo(f"{peers}, {found.inputs:,} inputs: the same commands every time")
         if found.numbers:
             typer.echo(f"{found.equal_models} final models: the same to the last bit")
         else:
             typer.echo("the numbers were not made again: that needs the journals of all peers and built-in learners")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 certs_app = typer.Typer(help="Make a private authority, and a certificate for each device.", no_args_is_help=True)

@@ -69,7 +69,7 @@ class NodeScreen:
         self._say(said)
 
     def _say(self, text: str) -> None:
-        self._console.print(text)
+        self._console.print(text, markup=False)
 
 
 class ClusterScreen:
@@ -82,14 +82,15 @@ class ClusterScreen:
         self._duration_s = 0.0
 
     def said(self, sentence: str) -> None:
-        self._console.print(f"note: {sentence}")
+        self._console.print(f"note: {sentence}", markup=False)
 
     def began(self, folder: str, config: Config, time_scale: float) -> None:
         self._duration_s = config.duration_s
         real_s = config.duration_s / time_scale
         self._console.print(
             f"{config.users} peers, each a process of its own, in {folder}; {config.duration_s:g} s at "
-            f"{time_scale:.3g} times the speed take {real_s:.0f} s, once they are ready"
+            f"{time_scale:.3g} times the speed take {real_s:.0f} s, once they are ready",
+            markup=False,
         )
         if sys.stderr.isatty():
             self._live = Live(console=self._console, auto_refresh=False)
@@ -141,7 +142,7 @@ def show_settlement(run: Run) -> None:
         console.print(f"journals that contradict each other: {len(summary['contradictions'])}")
     if refused:
         console.print("refused: " + ", ".join(f"{count} {why}" for why, count in refused.items()))
-    console.print(f"once more from the journals: draco replay {run.folder}")
+    console.print(f"once more from the journals: draco replay {run.folder}", markup=False)
 
 
 _FATES = ("applied", "over_budget", "late", "lost", "pending")
@@ -151,7 +152,12 @@ class ReplayProgress:
     def __init__(self) -> None:
         console = Console(stderr=True)
         self._progress = Progress(
-            TextColumn("replaying"), BarColumn(), TextColumn("{task.percentage:.0f}%"), console=console, transient=True
+            TextColumn("replaying"),
+            BarColumn(),
+            TextColumn("{task.percentage:.0f}%"),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
         )
         self._task = self._progress.add_task("", total=None)
 

@@ -5,13 +5,17 @@ What needs knowledge of the whole network cannot be done between peers: it is re
 
 from __future__ import annotations
 
+import difflib
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 
+from dracofl.config import problems
 from dracofl.config.load import load_config, read_source
 from dracofl.config.schema import Config, Optional, Section, Text, key
 from dracofl.errors import ConfigError
@@ -50,6 +54,8 @@ class Node(Section):
 
 def load_node(source: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, Node]:
     """From a TOML file with a section [node]. Every problem of both parts is told."""
+    if not Path(source).exists():
+        raise ConfigError(f'there is no file "{source}"; `draco node --help` shows what is in one')
     raw = read_source(source)
     if not isinstance(raw.get("node"), Mapping):
         raise ConfigError(f'"{source}" has no section [node], which says who this peer is and where it listens')
@@ -59,14 +65,12 @@ def load_node(source: str | Path, overrides: Sequence[str] = ()) -> tuple[Config
 def make_node(raw: dict[str, Any], overrides: Sequence[str] = ()) -> tuple[Config, Node]:
     """`raw` may name a `preset` that its keys change."""
     body = dict(raw)
-    section, preset = dict(body.pop("node", {})), body.pop("preset", None)
     for_node, for_run = split_overrides(overrides)
+    section = {**body.pop("node", {}), **for_node}
     found: list[str] = []
-    for name, value in for_node.items():
-        section[name] = value
     config = None
     try:
-        config = load_config(_merged({} if preset is None else read_source(preset), _with_channel(body)), for_run)
+        config = load_config(shared_keys(body), for_run)
         found += refusals(config)
     except ConfigError as error:
         found += error.problems
@@ -76,14 +80,25 @@ def make_node(raw: dict[str, Any], overrides: Sequence[str] = ()) -> tuple[Confi
     return config, node
 
 
+def shared_keys(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of everybody: its preset with its own keys in their places, and `channel` as a word."""
+    rest = dict(body)
+    preset = rest.pop("preset", None)
+    if preset is not None and not isinstance(preset, str):
+        raise ConfigError(f"preset = {preset!r} must be a text: the name of a preset or of a file")
+    return _merged({} if preset is None else _with_channel(read_source(preset)), _with_channel(rest))
+
+
 def split_overrides(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Those of the section [node], parsed, and the others. `time_scale` and `channel` need no section."""
     ours: dict[str, Any] = {}
     others = []
     for text in overrides:
-        name, _, value = text.partition("=")
+        name, equals, value = text.partition("=")
         name = name.strip()
-        if name == "time_scale" or name.startswith("node."):
+        if not equals:
+            others.append(text)  # where it is refused
+        elif name == "time_scale" or name.startswith("node."):
             ours[name.removeprefix("node.")] = _parsed(value.strip())
         elif name in ("channel", "channel.kind"):
             others.append(f"channel.kind={'ideal' if value.strip() == NO_RADIO else value.strip()}")
@@ -134,27 +149,37 @@ def _check_section(section: dict[str, Any], config: Config | None, found: list[s
     try:
         node = Node.model_validate_json(json.dumps(section, default=str))
     except ValidationError as error:
-        for details in error.errors():
-            name = str(details["loc"][0]) if details["loc"] else ""
-            known = Node.model_fields.get(name)
-            if known is None:
-                found.append(f"unknown key node.{name}; there are {', '.join(Node.model_fields)}")
-            else:
-                said = "is missing" if details["type"] == "missing" else f"= {details['input']!r}: {details['msg']}"
-                found.append(f"node.{name} {said}; meaning: {known.description}")
+        found += [_sentence(details) for details in error.errors()]
         return None
     if config is not None and node.user >= config.users:
         found.append(f"node.user = {node.user} is not one of {config.users} users: they are counted from 0")
     return node
 
 
-def _with_channel(body: dict[str, Any]) -> dict[str, Any]:
+def _sentence(details: ErrorDetails) -> str:
+    name, *places = [str(part) for part in details["loc"]] or [""]
+    known, kind, value = Node.model_fields.get(name), details["type"], details["input"]
+    if known is None:
+        close = difflib.get_close_matches(name, Node.model_fields, n=1)
+        hint = f"did you mean node.{close[0]}?" if close else f"there are {', '.join(Node.model_fields)}"
+        return f"unknown key node.{name}; {hint}"
+    if kind == "missing":
+        return f"node.{name} is missing: {known.description}"
+    if kind == "literal_error":
+        return f"node.{name} = {value!r} is not one of {', '.join(get_args(known.annotation))}"
+    if kind == "tuple_type":
+        return f'node.{name} = {value!r}: must be a list, as in ["tcp/10.0.0.3:7447"]; meaning: {known.description}'
+    place = "".join(f"[{part}]" for part in places if part.isdigit())
+    return f"node.{name}{place} = {value!r}: {problems.requirement(details)}; meaning: {known.description}"
+
+
+def _with_channel(body: Mapping[str, Any]) -> dict[str, Any]:
     channel = body.get("channel")
     kind = channel.get("kind") if isinstance(channel, Mapping) else channel
     if kind == NO_RADIO:
         rest = dict(channel) if isinstance(channel, Mapping) else {}
         return {**body, "channel": {**rest, "kind": "ideal"}}
-    return {**body, "channel": {"kind": channel}} if isinstance(channel, str) else body
+    return {**body, "channel": {"kind": channel}} if isinstance(channel, str) else dict(body)
 
 
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,17 +188,22 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
         below = merged.get(name)
         if not isinstance(value, Mapping) or not isinstance(below, Mapping):
             merged[name] = value
-        elif "kind" in value and value["kind"] != below.get("kind", value["kind"]):
+        elif "kind" in value and value["kind"] != below.get("kind", _default_kind(name)):
             merged[name] = dict(value)  # another kind has other keys
         else:
             merged[name] = {**below, **value}
     return merged
 
 
+def _default_kind(section: str) -> str | None:
+    field = Config.model_fields.get(section)
+    return None if field is None else getattr(field.default, "kind", None)
+
+
 def _parsed(value: str) -> Any:
-    if value == "none":
-        return value
+    """As TOML; a bare word is a text."""
     try:
-        return json.loads(value)
-    except ValueError:
+        document = tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
         return value
+    return document["value"] if len(document) == 1 else value

@@ -52,7 +52,7 @@ def _sentence(key: str, details: ErrorDetails, raw: Mapping[str, Any]) -> str:
     if kind == "literal_error" and (choices := _choices(key, raw)):
         return _not_one_of(f"{key} = {value!r}", value, choices)
     place = "".join(f"[{part}]" for part in details["loc"] if isinstance(part, int))
-    return f"{key}{place} = {value!r}: {_requirement(details)}; meaning: {_meaning(key, raw)}"
+    return f"{key}{place} = {value!r}: {requirement(details)}; meaning: {_meaning(key, raw)}"
 
 
 def unknown_key(key: str, raw: Mapping[str, Any]) -> str:
@@ -90,7 +90,7 @@ def _choices(key: str, raw: Mapping[str, Any]) -> list[str]:
     return kinds.choices(owner, name or section) if owner else []
 
 
-def _requirement(details: ErrorDetails) -> str:
+def requirement(details: ErrorDetails) -> str:
     kind, context = details["type"], details.get("ctx", {})
     words = {
         "greater_than": "must be greater than {gt}",

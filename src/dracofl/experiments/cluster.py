@@ -19,11 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from dracofl.build import build_world
-from dracofl.config.load import load_config
-from dracofl.config.node import fit_for_peers, make_node, refusals, split_overrides
+from dracofl.config.load import load_config, read_source
+from dracofl.config.node import fit_for_peers, make_node, refusals, shared_keys, split_overrides
 from dracofl.config.render import to_toml
 from dracofl.config.schema import Config
-from dracofl.errors import ConfigError, DracoError, Interrupted
+from dracofl.errors import ConfigError, DracoError
 from dracofl.experiments.node import JOURNAL
 from dracofl.experiments.real_results import write_real_run
 from dracofl.experiments.watch import stop_on_signals
@@ -39,6 +39,7 @@ _MOST_TIME_SCALE = 100.0
 _READY_WITHIN_S = 300.0
 _HEAD_START_S = 1.0  # from "everybody is ready" to second 0
 _ENDED_WITHIN_S = 30.0
+_ITS_OWN = ("user", "listen", "connect", "folder", "starts_at")  # of each peer, for the cluster to say
 
 
 class ClusterWatcher(Protocol):
@@ -52,11 +53,16 @@ class ClusterWatcher(Protocol):
 
 
 def run_cluster(source: str, nodes: int, overrides: Sequence[str], out: Path | None, watcher: ClusterWatcher) -> Run:
+    """To its end, or until it is stopped: the status in the summary tells."""
     if not 2 <= nodes <= _MOST_NODES:
         raise ConfigError(f"--nodes {nodes}: a cluster on one machine has 2 to {_MOST_NODES} peers")
     for_node, for_run = split_overrides(overrides)
-    config, changed = fit_for_peers(load_config(source, [f"users={nodes}", *for_run]))
+    keys = {**shared_keys(read_source(source)), "users": nodes}
+    config, changed = fit_for_peers(load_config(keys, for_run))
     problems = refusals(config)
+    if config.users != nodes:
+        problems.append(f"users={config.users}: how many peers there are is said by --nodes {config.users}")
+    problems += [f"node.{name}: a cluster gives each peer its own" for name in _ITS_OWN if name in for_node]
     if problems:
         raise ConfigError(problems)
     for sentence in changed:
@@ -73,8 +79,6 @@ def run_cluster(source: str, nodes: int, overrides: Sequence[str], out: Path | N
     finally:
         watcher.ended()
     gather(folder, config, "stopped" if stopped else "finished", cluster.began)
-    if stopped:
-        raise Interrupted(time_s=cluster.time_s(), folder=str(folder.path))
     return Run(folder.path)
 
 
@@ -138,9 +142,6 @@ class _Cluster:
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._ready: set[int] = set()
 
-    def time_s(self) -> float:
-        return max((status["time_s"] for status in self._statuses.values()), default=0.0)
-
     def run(self) -> bool:
         """Returns whether it was stopped before its time."""
         with stop_on_signals() as stop:
@@ -165,11 +166,11 @@ class _Cluster:
         file = home.with_suffix(".toml")
         section = {**self._files[user], "folder": str(home.absolute())}
         text = to_toml(self._config, comments=False) + "\n[node]\n"
-        text += "".join(f"{name} = {json.dumps(value)}\n" for name, value in section.items())
+        text += "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in section.items())
         write_atomically(file, lambda handle: handle.write(text.encode()))
         # A thread each for XLA and BLAS: there are more peers than cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        with open(home.with_suffix(".log"), "w") as log:
+        with open(home.with_suffix(".log"), "a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dracofl.experiments.cluster_peer", str(file)],
                 stdin=subprocess.PIPE,
@@ -184,12 +185,18 @@ class _Cluster:
 
     def _listen(self, user: int, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            said = json.loads(line)
-            if "ready" in said:
-                self._ready.add(user)
-            elif "time_s" in said:
-                self._statuses[user] = said
+        with open(self._folder.path / PEERS / f"{user}.log", "a") as log:
+            for line in process.stdout:
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    said = None
+                if not isinstance(said, dict):  # a learner prints what it likes
+                    log.write(line)
+                elif "ready" in said:
+                    self._ready.add(user)
+                elif "time_s" in said:
+                    self._statuses[user] = said
 
     def _all_ready(self) -> bool:
         if any(process.poll() is not None for process in self._processes.values()):

@@ -52,16 +52,18 @@ def metric_rows(journals: dict[int, Sequence[Line]], config: Config) -> list[Met
     """A row for each user at every evaluation. Who was not there, or too busy, has no numbers."""
     found: dict[float, dict[int, dict[str, float]]] = {}
     last: dict[int, dict[str, float]] = {}
+    ended_s = 0.0
     for user, lines in journals.items():
         for line in lines:
             if line[0] == "evaluated":
                 _, at_s, scores, final = line
                 if final:
-                    last[user] = scores
+                    last[user], ended_s = scores, max(ended_s, at_s)
                 else:
                     found.setdefault(at_s, {})[user] = scores
     rows = [row for at_s in sorted(found) for row in _evaluation(at_s, found[at_s], list(journals), False)]
-    return rows + (_evaluation(config.duration_s, last, list(journals), True) if last else [])
+    end_s = min(ended_s, config.duration_s)  # before that if it was stopped
+    return rows + (_evaluation(end_s, last, list(journals), True) if last else [])
 
 
 def _evaluation(at_s: float, scores_of: dict[int, dict[str, float]], users: list[int], final: bool) -> list[MetricRow]:

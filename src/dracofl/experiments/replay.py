@@ -8,6 +8,7 @@ Peers go on until they need a message that its sender has not made yet; then it 
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,8 +53,21 @@ def replay(path: Path, progress: Callable[[int, int], None] | None = None) -> Re
     folder = RunFolder.open(path)
     config = load_config(folder.config_file)
     journals = _find_journals(folder, config)
-    builtin = "learner" not in (folder.path / PEERS / "0.toml").read_text() if len(journals) == config.users else False
-    return _Replayer(config, journals, _built_in(config) if builtin else None, progress).run(folder)
+    learning = _built_in(config) if len(journals) == config.users and _is_built_in(folder) else None
+    try:
+        replayer = _Replayer(config, journals, learning, progress)
+    except (LookupError, TypeError, ValueError) as error:
+        raise RunFolderError(f"a journal in {folder.path} has a line that no peer writes: {error}") from error
+    return replayer.run(folder)
+
+
+def _is_built_in(folder: RunFolder) -> bool:
+    """Whether the peers learned with the task's own learner: what another one does is not known here."""
+    try:
+        files = [tomllib.loads(file.read_text()) for file in (folder.path / PEERS).glob("*.toml")]
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"the files of the peers in {folder.path / PEERS} cannot be read: {error}") from None
+    return bool(files) and all(file.get("node", {}).get("learner", "none") == "none" for file in files)
 
 
 def _built_in(config: Config) -> tuple[np.ndarray, LocalUpdate]:
@@ -66,8 +80,9 @@ def _find_journals(folder: RunFolder, config: Config) -> dict[int, Sequence[Line
     found: dict[int, Sequence[Line]] = {user: list(read_journal(file)) for user, file in files.items() if file.exists()}
     if not found and (folder.path / JOURNAL).exists():
         lines = list(read_journal(folder.path / JOURNAL))
-        start = next(line for line in lines if line[0] == "start")
-        found[start[2]["user"]] = lines
+        found = {line[2]["user"]: lines for line in lines[:1] if line[0] == "start"}
+        if not found:
+            raise RunFolderError(f"{folder.path / JOURNAL} does not begin with a start: there is nothing to replay")
     if not found:
         raise RunFolderError(f"{folder.path} has no {JOURNAL}: only runs of real peers can be replayed")
     return found
@@ -97,7 +112,7 @@ class _Replayer:
             moved = sum(reader.read_on() for reader in self._readers.values()) > 0
             self._progress(sum(reader.place for reader in self._readers.values()), total)
         for user, reader in self._readers.items():
-            if reader.place < len(reader.lines):
+            if reader.place < len(reader.lines) and not reader.gave_up:
                 self.found.different.append(f"peer {user}, line {reader.place + 1}: nobody sent what arrived there")
         if self.learning is not None and not self.found.different:
             self._compare_models(Run(folder.path).models)
@@ -134,13 +149,19 @@ class _Reader:
         self._core: PeerCore | None = None
         self._epoch = 0
         self._saved: dict[int, dict[int, np.ndarray]] = {}  # vectors at the lines where the state was saved
+        self.gave_up = False  # at a line that cannot have been written where it stands
 
     def read_on(self) -> bool:
         """As far as it gets; returns whether it got anywhere."""
         before = self.place
-        while self.place < len(self.lines):
+        while self.place < len(self.lines) and not self.gave_up:
             line = self.lines[self.place]
-            if not self._read(line):
+            try:
+                if not self._read(line):
+                    break
+            except (LookupError, TypeError, ValueError, AssertionError):
+                self._differs(line[1], f'no peer could have written this line "{line[0]}" here')
+                self.gave_up = True
                 break
             self.place += 1
         return self.place > before

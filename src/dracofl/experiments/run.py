@@ -206,8 +206,10 @@ class _Session:
     def _write_tables(self, folder: RunFolder, diverged: DivergedError | None) -> dict[str, pa.Table]:
         if diverged is not None and not self._simulator.state.done:  # at its end they are on the tape already
             self._recorder.add("messages", self._simulator.pending())
-        saved, recent = folder.read_parts(self._progress.parts), self._recorder.take()
-        tables = {name: concatenate(name, [saved[name], recent[name]]) for name in saved}
+        tables = self._recorder.take()
+        if self._progress.parts:
+            saved = folder.read_parts(self._progress.parts)
+            tables = {name: concatenate(name, [saved[name], recent]) for name, recent in tables.items()}
         if diverged is None:
             folder.write_models(self._executor.models())
         else:

@@ -23,6 +23,7 @@ from dracofl.errors import RunFolderError
 from dracofl.telemetry.storage import storage_errors
 
 Line = list[Any]
+_TAIL_BYTES = 65536  # read at a time in search of the last whole line
 
 
 class Journal(Protocol):
@@ -37,8 +38,10 @@ class FileJournal:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def write(self, *line: Any) -> None:
+        rest = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         with storage_errors(self._path):
-            os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+            while rest:  # a disk that is nearly full takes a part, and says so only the next time
+                rest = rest[os.write(self._file, rest) :]
 
     def close(self) -> None:
         os.close(self._file)
@@ -64,7 +67,7 @@ def read_journal(path: Path) -> Iterator[Line]:
                     return
                 try:
                     line = json.loads(text)
-                    if not isinstance(line, list) or len(line) < 2:
+                    if not _is_line(line):
                         raise ValueError("it is no line of a journal")
                 except ValueError as error:
                     raise RunFolderError(f"{path}, line {number}, is damaged: {error}") from None
@@ -81,14 +84,21 @@ def digest_of_bytes(data: Any) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
+def _is_line(line: Any) -> bool:
+    return isinstance(line, list) and len(line) >= 2 and isinstance(line[0], str) and isinstance(line[1], int | float)
+
+
 def _end_last_line(path: Path) -> None:
     """A process that was killed may have left half a line: it is cut off, so that what follows can be read."""
     if not path.exists():
         return
     with open(path, "rb+") as file:
-        data_end = file.seek(0, os.SEEK_END)
-        tail_start = max(0, data_end - 1_000_000)
-        file.seek(tail_start)
-        tail = file.read()
-        if not tail.endswith(b"\n"):
-            file.truncate(tail_start + tail.rfind(b"\n") + 1)
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - _TAIL_BYTES)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            end = start + newline + 1
+            if newline >= 0:
+                break
+        file.truncate(end)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,9 +34,6 @@ class Parcel:
             max(self.expires_s, later.expires_s),
         )
 
-    def asked_at(self, now_s: float) -> Parcel:
-        return replace(self, header=self.header._replace(sent_s=now_s))
-
 
 class Outbox:
     """What waits for one neighbour. When it is full updates are summed up, and none is thrown away."""
@@ -55,7 +52,8 @@ class Outbox:
         if parcel.header.kind == Kind.ASK:
             self._questions.append(parcel)
         elif parcel.header.kind == Kind.MODEL:
-            self._model = parcel  # a later hub's makes the one that waits useless
+            if self._model is None or parcel.header.number >= self._model.header.number:
+                self._model = parcel  # a later hub's makes the one that waits useless; radios change their order
         elif len(self._updates) >= self._capacity:
             last = self._updates.pop()
             self._updates.append(last.joined_by(parcel))

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from dracofl.clock import multiple
 from dracofl.errors import RunFolderError
 from dracofl.protocol.node import NONE, NodeState
 from dracofl.protocol.peer import PeerCore, PeerState
@@ -112,7 +113,7 @@ def resume(core: PeerCore, saved: Saved, epoch: int, since: Iterable[Line]) -> d
     # What was being computed is computed anew.
     node.started, node.training = node.finished, NONE
     sent = False
-    for kind, _, *rest in since:
+    for kind, now_s, *rest in since:
         sent = sent or kind == "sent"
         if kind == "timer" and rest[0] == "PERIOD_ENDED":
             peer.period, node.accepted = peer.period + 1, 0
@@ -120,8 +121,9 @@ def resume(core: PeerCore, saved: Saved, epoch: int, since: Iterable[Line]) -> d
             node.accepted += 1
         elif kind == "model" or (kind == "given" and rest[2] is not None):
             period = rest[0][4] if kind == "model" else rest[2]
-            if period > peer.period:
+            if period > peer.period and core.rules.period_s is not None:
                 peer.period, node.accepted = period, 0
+                peer.period_shift_s = now_s - multiple(period, core.rules.period_s)
     if core.node.rules.psi is not None:  # those over the budget were counted too
         node.accepted = min(node.accepted, core.node.rules.psi)
     if sent:
@@ -143,6 +145,7 @@ def control_state(core: PeerCore) -> dict[str, Any]:
     return {
         "user": core.user,
         "epoch": core.state.epoch,
+        "payload_bytes": core.node.rules.payload_bytes,
         "node": dataclasses.asdict(core.node.state),
         "peer": dataclasses.asdict(core.state),
         "vectors": dataclasses.asdict(core.vectors.state),
@@ -150,6 +153,7 @@ def control_state(core: PeerCore) -> dict[str, Any]:
 
 
 def restore_control(core: PeerCore, state: dict[str, Any]) -> None:
+    core.node.rules = dataclasses.replace(core.node.rules, payload_bytes=state["payload_bytes"])
     core.node.state = TypeAdapter(NodeState).validate_python(state["node"])
     core.state = TypeAdapter(PeerState).validate_python(state["peer"])
     core.vectors.state = TypeAdapter(VectorsState).validate_python(state["vectors"])
