@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 1
+SCHEDULES ?= 10000
 
-.PHONY: help install install-dev run cluster test test-slow bench check lint types contracts clean
+.PHONY: help install install-dev run cluster test test-slow faults bench check lint types contracts clean
 
 help:
 	@echo "make run        set up and run the default experiment"
@@ -13,7 +14,9 @@ help:
 	@echo "make install    set up alone"
 	@echo "make check      lint, types, import contracts and tests"
 	@echo "make test-slow  the tests that take long"
+	@echo "make faults     peers under 10,000 schedules of faults, about ten minutes: SCHEDULES=100000 for more"
 	@echo "make bench      all benchmarks, about half an hour: results in benchmarks/"
+	@echo "make soak       real peers for half an hour at ten times real time: do they hold more and more memory?"
 	@echo "make clean      remove the set-up and the caches, not the runs"
 
 install: $(VENV)/installed
@@ -48,8 +51,14 @@ test: install-dev
 test-slow: install-dev
 	$(BIN)/python -m pytest -m slow -n 2
 
+faults: install-dev
+	PYTHONPATH=tests $(BIN)/python -m faults --schedules $(SCHEDULES) --seed $(SEED)
+
 bench: install-dev
 	$(BIN)/python -m benchmarks
+
+soak: install-dev
+	$(BIN)/python -m benchmarks.soak
 
 lint: install-dev
 	$(BIN)/ruff check .

@@ -170,9 +170,9 @@ class Peer:
         """What became of a parcel."""
         header = parcel.header
         answer = None if isinstance(data, Unanswered) else decode_answer(data, self._limits.parameters)
-        if answer is not None:
+        if answer is not None and answer.epoch == self.core.state.members.get(header.receiver):  # its clock of today
             self.offsets.note(header.receiver, asked_s, now_s, answer.now_s)
-        elif not isinstance(data, Unanswered):
+        elif answer is None and not isinstance(data, Unanswered):
             self._note_refusal(Verdict.SENSELESS, "ANSWER", header.receiver, 0, 0, len(data), now_s)
         if header.kind == Kind.ASK:
             self._model_given(header, answer, data, now_s)
