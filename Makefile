@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SEED ?= 1
 SCHEDULES ?= 10000
 
-.PHONY: help install install-dev run cluster test test-slow faults bench check lint types contracts clean
+.PHONY: help install install-dev run cluster test test-slow faults bench soak check lint types contracts clean
 
 help:
 	@echo "make run        set up and run the default experiment"

@@ -17,7 +17,7 @@ import dracofl
 from benchmarks.figure import Figure
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("limit", "evaluation", "peers", "cnn_step", "control", "growth")
+BENCHMARKS = ("limit", "evaluation", "peers", "cnn_step", "control", "growth", "network")
 
 
 def main() -> None:

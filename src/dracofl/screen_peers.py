@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any
@@ -48,8 +49,8 @@ class NodeScreen:
         if time.monotonic() - self._told > _LINE_EVERY_S:
             self._told = time.monotonic()
             node = service.peer.core.node.state
-            score = service.scores.get("accuracy")
-            shown = "" if score is None else f", accuracy {score:.4f}"
+            score = service.scores.get("accuracy", math.nan)
+            shown = "" if math.isnan(score) else f", accuracy {score:.4f}"  # not a number: no classes
             self._say(
                 f"t = {now_s:.0f} s: {node.finished} updates, {service.peer.applied} applied, "
                 f"{service.peer.refused} refused{shown}"
@@ -127,7 +128,7 @@ class ClusterScreen:
             f"updates {status['updates']}",
             f"applied {status['applied']}",
             f"budget {budget}",
-            f"accuracy {'-' if accuracy is None else format(accuracy, '.4f')}",
+            f"accuracy {'-' if accuracy is None or math.isnan(accuracy) else format(accuracy, '.4f')}",
         ]
 
 

@@ -140,6 +140,7 @@ class _Cluster:
         self._files = files
         self._statuses: dict[int, dict[str, Any]] = {}
         self._processes: dict[int, subprocess.Popen[str]] = {}
+        self._listeners: list[threading.Thread] = []
         self._ready: set[int] = set()
 
     def run(self) -> bool:
@@ -170,7 +171,7 @@ class _Cluster:
         write_atomically(file, lambda handle: handle.write(text.encode()))
         # A thread each for XLA and BLAS: there are more peers than cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        with open(home.with_suffix(".log"), "a") as log:
+        with open(home.with_suffix(".log"), "w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dracofl.experiments.cluster_peer", str(file)],
                 stdin=subprocess.PIPE,
@@ -181,19 +182,16 @@ class _Cluster:
                 start_new_session=True,  # a Ctrl-C is for this process, which passes it on in its own way
             )
         self._processes[user] = process
-        threading.Thread(target=self._listen, args=(user, process), daemon=True).start()
+        listener = threading.Thread(target=self._listen, args=(user, process), daemon=True)
+        self._listeners.append(listener)
+        listener.start()
 
     def _listen(self, user: int, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        with open(self._folder.path / PEERS / f"{user}.log", "a") as log:
+        with process.stdout:
             for line in process.stdout:
-                try:
-                    said = json.loads(line)
-                except ValueError:
-                    said = None
-                if not isinstance(said, dict):  # a learner prints what it likes
-                    log.write(line)
-                elif "ready" in said:
+                said = json.loads(line)
+                if "ready" in said:
                     self._ready.add(user)
                 elif "time_s" in said:
                     self._statuses[user] = said
@@ -223,14 +221,17 @@ class _Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for listener in self._listeners:
+            listener.join(timeout=1.0)  # what a peer started may hold its pipe open
 
     def _report_failures(self) -> None:
         failed = {user: one.returncode for user, one in self._processes.items() if one.returncode}
         if not failed:
             return
         user = min(failed)
-        words = (self._folder.path / PEERS / f"{user}.log").read_text().strip().splitlines()
-        last = words[-1].removeprefix("draco: ") if words else "it said nothing"
+        words = (self._folder.path / PEERS / f"{user}.log").read_text(errors="replace").strip().splitlines()
+        ours = [line for line in words if line.startswith("draco: ")]  # a learner may have the last word
+        last = (ours or words or ["it said nothing"])[-1].removeprefix("draco: ")
         raise DracoError(f"peer {user} ended with code {failed[user]}: {last}; see {self._logs()}")
 
     def _logs(self) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Protocol
 
+import jax
 import numpy as np
 
 from dracofl.build import build_medium, build_peer_core, build_problem, build_world
@@ -16,6 +19,7 @@ from dracofl.config.node import Node
 from dracofl.config.render import to_toml
 from dracofl.config.schema import Config
 from dracofl.errors import RunFolderError
+from dracofl.experiments.memory import give_back
 from dracofl.experiments.real_results import write_real_run
 from dracofl.experiments.watch import Stop, stop_on_signals
 from dracofl.protocol.commands import Happening
@@ -24,7 +28,7 @@ from dracofl.protocol.peer import PeerCore, PeerState
 from dracofl.runtime import save
 from dracofl.runtime.certificates import Certificates
 from dracofl.runtime.clock import PeerClock
-from dracofl.runtime.journal import FileJournal, digest_of_bytes, read_journal
+from dracofl.runtime.journal import FileJournal, read_journal
 from dracofl.runtime.learners import Learner, TaskLearner, load_learner
 from dracofl.runtime.peer import Limits, Peer
 from dracofl.runtime.service import Pace, Service
@@ -36,6 +40,7 @@ from dracofl.telemetry.run import Run
 
 JOURNAL = "journal.jsonl"
 STATE = "peer.npz"
+_TURN_S = 2e-4
 
 
 class NodeWatcher(Protocol):
@@ -54,6 +59,8 @@ class NodeWatcher(Protocol):
 
 def run_node(config: Config, node: Node, watcher: NodeWatcher, transport: Transport | None = None) -> Run:
     """Until its duration is over, or it is told to stop; started again, it goes on."""
+    # Messages are taken by threads of the network's, each for a moment: with Python's own 5 ms a turn they would wait.
+    sys.setswitchinterval(_TURN_S)
     session = _Session(config, node)
     with session.folder.lock(), stop_on_signals() as stop:
         session.run(watcher, stop, transport)
@@ -65,6 +72,7 @@ def make_learner(config: Config, node: Node) -> Learner:
         return load_learner(node.learner, node.user, config.users)
     learner = TaskLearner(build_problem(config), node.user)
     learner.warm_up()
+    give_back()
     return learner
 
 
@@ -76,7 +84,7 @@ def radio_of(config: Config) -> Medium | None:
 def limits_of(config: Config, node: Node, start: np.ndarray) -> Limits:
     deadline_s = node.deadline_s or getattr(config.channel, "deadline_s", None) or math.inf
     # Updates mean the same to peers that began from the same model: that is part of its shape.
-    shape = shape_of(len(start), digest_of_bytes(start.astype("<f4").tobytes()))
+    shape = shape_of(len(start), start.astype("<f4").tobytes())
     return Limits(shape, len(start), node.norm_limit, deadline_s)
 
 
@@ -115,6 +123,8 @@ class _Session:
         limits = limits_of(config, node, self._learner.init())
         self._peer = Peer(core, vectors.pop(node.user), radio_of(config), limits, service, self._journal)
         self._peer.vectors.update(vectors)
+        # So that one that is killed soon knows when its time began and what it had accepted.
+        self._save(clock.now_s())
         watcher.began(node, tuple(sorted(core.neighbours())), str(self.folder.path), saved is not None)
         status = service.run(self._peer, _Watched(watcher, stop))
         self._finish(service, status)
@@ -127,6 +137,9 @@ class _Session:
     def _transport(self, epoch: int) -> ZenohTransport:
         config, node = self._config, self._node
         folder = None if node.certificates is None else Path(node.certificates)
+        # Zenoh lets a link that went silent linger for 10 s, and one of its receiving threads with it. It has two: with
+        # two neighbours cut off, nobody would be heard. So there is one for each, and some to spare.
+        os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {min(config.users, 64) + 2}))")
         return ZenohTransport(
             ZenohOptions(
                 network=node.network,
@@ -168,6 +181,8 @@ class _Session:
         self._journal.write("stopped", now_s, status, service.dropped)
         self._save(now_s)
         self._journal.close()
+        jax.clear_caches()  # type: ignore[no-untyped-call]  # nothing is computed any more, and the results need room
+        give_back()
         lines = list(read_journal(self._journal_file))
         write_real_run(self.folder, self._config, {self._node.user: lines}, peer.model[None], status, self._began)
 

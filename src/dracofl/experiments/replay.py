@@ -27,7 +27,7 @@ from dracofl.protocol.commands import Command, Happening, SendModel, SendUpdate
 from dracofl.protocol.headers import Header, Kind
 from dracofl.protocol.messages import Message
 from dracofl.protocol.peer import PeerCore, PeerState
-from dracofl.runtime.journal import Line, digest, digest_of_bytes, read_journal
+from dracofl.runtime.journal import Line, checksum, digest, read_journal
 from dracofl.runtime.save import restore_control
 from dracofl.tape import Combine, Copy, Free, Train
 from dracofl.telemetry.folder import RunFolder
@@ -228,7 +228,7 @@ class _Reader:
             numbers = self._numbers_of(kind, rest)
             if numbers is None:
                 return False
-            if digest_of_bytes(np.ascontiguousarray(numbers).data) != proof:
+            if checksum(np.ascontiguousarray(numbers)) != proof:
                 self._differs(now_s, "a message carries other numbers")
             self.vectors[message.vector] = numbers
         if core.vectors.new() != message.vector:

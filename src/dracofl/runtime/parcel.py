@@ -20,7 +20,8 @@ class Parcel:
     expires_s: float  # when it is no longer worth sending, by the sender's clock
 
     def to_bytes(self) -> bytes:
-        return encode(self.header) + self.payload.astype("<f4", copy=False).tobytes()
+        # In one copy: it is 600 KB for a model of the paper's size.
+        return b"".join([encode(self.header), self.payload.astype("<f4", copy=False).data])
 
     def joined_by(self, later: Parcel) -> Parcel:
         """Updates are increments: two that go the same way with the same weight go as their sum."""

@@ -43,7 +43,7 @@ from dracofl.protocol.headers import (
 )
 from dracofl.protocol.messages import Message
 from dracofl.protocol.peer import PeerCore
-from dracofl.runtime.journal import Journal, digest, digest_of_bytes
+from dracofl.runtime.journal import Journal, checksum, digest
 from dracofl.runtime.offsets import Offsets
 from dracofl.runtime.parcel import Parcel
 from dracofl.tape import Combine, Copy, Free, Train
@@ -194,6 +194,9 @@ class Peer:
             return
         training = self.core.node.state.training
         self.vectors[training], self._trained, self._is_due = self._trained, None, False
+        # What neighbours send is finite and bounded, so the model is looked at once an update and not at every message.
+        if not are_finite(self.model):
+            raise DivergedError(time_s=now_s, user=self.user, operation="applying updates")
         self._tell("timer", now_s, Happening.UPDATE_DUE.name, commands=self.core.node.update_due(now_s))
 
     def _tell(self, *line: object, commands: list[Command]) -> None:
@@ -204,10 +207,12 @@ class Peer:
         self._carry_out(commands, now_s)
 
     def _look_at(self, numbers: np.ndarray) -> Verdict:
-        if not are_finite(numbers):
-            return Verdict.NOT_FINITE
-        with np.errstate(over="ignore"):
-            return Verdict.TOO_LARGE if np.linalg.norm(numbers) > self._limits.norm else Verdict.ACCEPTED
+        # In one pass where all is well. Squares of large numbers overflow, so a sum that is not finite proves nothing.
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = float(np.einsum("i,i->", numbers, numbers))
+        if square <= self._limits.norm**2:
+            return Verdict.ACCEPTED
+        return Verdict.TOO_LARGE if are_finite(numbers) else Verdict.NOT_FINITE
 
     def _refuse(
         self, verdict: Verdict, sender: int, number: int, size: int, now_s: float, header: Header | None = None
@@ -235,7 +240,7 @@ class Peer:
         commands = self.core.update_arrived(header, message, now_s)
         over = any(isinstance(command, Settle) and command.fate == Fate.OVER_BUDGET for command in commands)
         verdict = Verdict.OVER_BUDGET if over else Verdict.ACCEPTED
-        self._tell("update", now_s, header[1:-1], message, digest_of_bytes(numbers.data), commands=commands)
+        self._tell("update", now_s, header[1:-1], message, checksum(numbers), commands=commands)
         return self._answer(verdict, header.number, now_s)
 
     def _take_model(self, header: Header, numbers: np.ndarray, now_s: float) -> bytes:
@@ -243,7 +248,7 @@ class Peer:
         self.vectors[vector] = numbers
         message = self._message(header, vector, now_s)
         commands = self.core.model_arrived(header, message, now_s)
-        self._tell("model", now_s, header[1:-1], message, digest_of_bytes(numbers.data), commands=commands)
+        self._tell("model", now_s, header[1:-1], message, checksum(numbers), commands=commands)
         if message.sent_s != now_s:  # as in a simulation, one that is there at once leaves no row
             self._journal.write("model_received", now_s, header.hub, header.number)
         return self._answer(Verdict.ACCEPTED, header.number, now_s)
@@ -252,7 +257,7 @@ class Peer:
         period = self.core.node.state.unified_period
         newer = period > header.number
         if newer:
-            self._journal.write("gave", now_s, header.sender, period, digest_of_bytes(self.model.data))
+            self._journal.write("gave", now_s, header.sender, period, checksum(self.model))
         return self._answer(Verdict.ACCEPTED, period, now_s, self.model if newer else None)
 
     def _model_given(
@@ -275,7 +280,7 @@ class Peer:
         size = 4 * len(numbers)
         message = Message(neighbour, self.user, answer.number, 0, 1.0, vector, size, now_s, now_s, now_s)
         commands = self.core.model_given(message, now_s)
-        proof = digest_of_bytes(numbers.data)
+        proof = checksum(numbers)
         self._tell("given", now_s, neighbour, answer.epoch, answer.number, message, proof, commands=commands)
 
     def _message(self, header: Header, vector: int, now_s: float) -> Message:
@@ -293,8 +298,6 @@ class Peer:
             if isinstance(command, Combine):
                 with np.errstate(over="ignore", invalid="ignore"):
                     combine(self.vectors, command)
-                if command.destination == self.user and not are_finite(self.model):
-                    raise DivergedError(time_s=now_s, user=self.user, operation="applying updates")
             elif isinstance(command, Free):
                 del self.vectors[command.vector]
             elif isinstance(command, Copy):
@@ -341,7 +344,6 @@ class Peer:
             send.payload_bytes,
             airtime_s,
             outcomes,
-            digest_of_bytes(payload.data),
         )
         for parcel, delay_s in parcels:
             self._ports.post(parcel, now_s + delay_s)

@@ -103,7 +103,7 @@ class _Reader:
         if line[0] == "start":
             self._epochs[user] = line[2]["epoch"]
         elif line[0] == "sent":
-            _, now_s, number, updates, _, size, _, outcomes, _ = line
+            _, now_s, number, updates, _, size, _, outcomes = line
             for receiver, weight, _, fate, _ in outcomes:
                 key = Key(user, self._epochs[user], number, receiver)
                 self._sent[key] = _Sent(updates, weight, size, now_s, not fate)
@@ -127,7 +127,6 @@ class _Reader:
         size: int,
         airtime_s: float,
         outcomes: list[list[Any]],
-        _proof: str,
     ) -> None:
         self._event(now_s, EventKind.SENT, user, -1, number, size, airtime_s)
         for receiver, _, _, fate, reason in outcomes:
@@ -239,4 +238,7 @@ class _Reader:
             return Fate.APPLIED, ""
         if answer == Verdict.OVER_BUDGET.name:
             return Fate.OVER_BUDGET, ""
+        if answer == Verdict.DUPLICATE.name:  # it was there before, and nobody told what became of it
+            self.records.unsettled += 1
+            return Fate.PENDING, UNKNOWN
         return Fate.LOST, answer.lower()

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -192,9 +193,7 @@ class Service:
             receiver = parcel.header.receiver
             if receiver not in self._senders:
                 self._senders[receiver] = _Sender(self, receiver, self._pace.waiting)
-            merged = self._senders[receiver].put(parcel)
-            if merged is not None:
-                self._journal.write("merged", now_s, receiver, *merged)
+            self._senders[receiver].put(parcel, partial(self._journal.write, "merged", now_s, receiver))
 
     def exchange(self, receiver: int, parcel: Parcel) -> None:
         """On a sender's thread: send, wait, and tell the peer."""
@@ -303,11 +302,12 @@ class _Sender:
         self._thread = threading.Thread(target=self._work, name=f"to peer {receiver}", daemon=True)
         self._thread.start()
 
-    def put(self, parcel: Parcel) -> tuple[int, int] | None:
-        with self._changed:
+    def put(self, parcel: Parcel, note_merged: Callable[[int, int], None]) -> None:
+        with self._changed:  # until it is noted what is in a message, that must not be sent
             merged = self._outbox.put(parcel)
+            if merged is not None:
+                note_merged(*merged)
             self._changed.notify()
-        return merged
 
     def end(self) -> None:
         with self._changed:

@@ -1,0 +1,147 @@
+"""The journal: what was written is read, whatever became of the process that wrote it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dracofl.errors import RunFolderError, StorageError
+from dracofl.runtime.journal import FileJournal, Line, MemoryJournal, digest, read_journal
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def write(path: Path, *lines: Line) -> None:
+    journal = FileJournal(path)
+    for line in lines:
+        journal.write(*line)
+    journal.close()
+
+
+@given(st.lists(st.tuples(st.text(), st.floats(allow_nan=False), values), max_size=8))
+def test_every_line_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[str, float, object]]
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
+    write(path, *map(list, lines))
+    assert list(read_journal(path)) == [list(line) for line in lines]
+
+
+def test_what_is_not_a_number_survives(tmp_path: Path) -> None:
+    write(tmp_path / "journal", ["update", 1.0, math.nan, math.inf, -math.inf])
+    ((_, _, *numbers),) = read_journal(tmp_path / "journal")
+    assert str(numbers) == "[nan, inf, -inf]"
+
+
+def test_the_times_are_exact_to_the_last_bit(tmp_path: Path) -> None:
+    times = [0.1 + 0.2, 1e-300, 1 / 3, 123456789.123456789]
+    write(tmp_path / "journal", *(["timer", time_s] for time_s in times))
+    assert [line[1] for line in read_journal(tmp_path / "journal")] == times
+
+
+def test_a_line_is_on_its_way_to_the_disk_before_anything_follows_from_it(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.write("timer", 1.0)
+    assert list(read_journal(tmp_path / "journal")) == [["timer", 1.0]]  # though nothing was closed
+    journal.close()
+
+
+@pytest.mark.parametrize("length", [1, 100, 65_535, 65_536, 65_537, 300_000])
+def test_half_a_line_of_a_killed_process_is_left_out_and_then_cut_off(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "journal"
+    write(path, ["timer", 1.0], ["timer", 2.0])
+    with open(path, "ab") as file:
+        file.write(b'["sent",3.0,"' + b"x" * length)
+    assert list(read_journal(path)) == [["timer", 1.0], ["timer", 2.0]]
+    write(path, ["start", 4.0])
+    assert list(read_journal(path)) == [["timer", 1.0], ["timer", 2.0], ["start", 4.0]]
+
+
+def test_a_journal_of_half_a_line_begins_again(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(b'["star')
+    assert list(read_journal(path)) == []
+    write(path, ["start", 0.0])
+    assert list(read_journal(path)) == [["start", 0.0]]
+
+
+def test_opening_a_whole_journal_changes_nothing_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path, ["timer", 1.0], ["long", 2.0, "x" * 200_000])
+    before = path.read_bytes()
+    write(path)
+    assert path.read_bytes() == before
+
+
+DAMAGED = {
+    "cut in the middle": b'["timer",2.\n',
+    "no list": b'{"timer": 2.0}\n',
+    "too short": b'["timer"]\n',
+    "no name": b"[1,2.0]\n",
+    "no time": b'["timer","soon"]\n',
+    "nothing": b"\n",
+    "zeros of a lost page": b"\x00" * 40 + b"\n",
+    "no text": b'["\xff\xfe",2.0]\n',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_line_is_told_by_its_number(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b'["timer",1.0]\n' + damage + b'["timer",3.0]\n')
+    lines = read_journal(path)
+    assert next(lines) == ["timer", 1.0]
+    with pytest.raises(RunFolderError, match=r"journal\.jsonl, line 2, is damaged: "):
+        next(lines)
+
+
+def test_a_journal_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="cannot be read: No such file"):
+        list(read_journal(tmp_path / "journal"))
+
+
+def test_a_journal_that_cannot_be_made_is_a_matter_of_the_disk(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot write .*No such file or directory"):
+        FileJournal(tmp_path / "nowhere" / "journal")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_is_said_to_be_full() -> None:
+    path = Path("/dev/full")
+    journal = FileJournal.__new__(FileJournal)
+    journal._path, journal._file = path, os.open(path, os.O_WRONLY)
+    with pytest.raises(StorageError, match="No space left on device"):
+        journal.write("timer", 1.0)
+    journal.close()
+
+
+def test_a_disk_that_takes_a_line_in_parts_gets_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: really(file, data[:7]))
+    write(tmp_path / "journal", ["timer", 1.0, "x" * 50], ["timer", 2.0])
+    monkeypatch.undo()
+    assert [line[1] for line in read_journal(tmp_path / "journal")] == [1.0, 2.0]
+
+
+def test_lines_of_several_peers_in_memory_keep_their_order() -> None:
+    lines: list[tuple[int, Line]] = []
+    journals = [MemoryJournal(user, lines) for user in range(2)]
+    journals[1].write("timer", 2.0)
+    journals[0].write("timer", 1.0)
+    assert lines == [(1, ["timer", 2.0]), (0, ["timer", 1.0])]
+
+
+def test_a_digest_tells_commands_apart_and_survives_the_journal() -> None:
+    assert digest([1, 2]) == digest((1, 2))
+    assert digest([1, 2]) != digest([2, 1])
+    assert json.loads(json.dumps(digest([math.nan]))) == digest([math.nan])
