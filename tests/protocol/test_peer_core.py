@@ -12,7 +12,7 @@ from dracofl.protocol.commands import AskForModel, Command, Happening, SendModel
 from dracofl.protocol.headers import Header, Kind, Verdict, shape_of
 from dracofl.protocol.messages import Message
 from dracofl.protocol.node import NodeCore, NodeRules
-from dracofl.protocol.peer import _REMEMBERED, NO_MODEL, Heard, PeerCore, PeerRules, PeerState
+from dracofl.protocol.peer import _REMEMBERED, Heard, PeerCore, PeerRules, PeerState
 from dracofl.protocol.vectors import Vectors
 from dracofl.tape import Copy
 from dracofl.types import Fate
@@ -217,14 +217,13 @@ def test_who_is_no_neighbour_is_a_member_and_not_asked() -> None:
 # Catching up
 
 
-def test_a_new_peer_asks_every_neighbour_that_comes_for_a_newer_model_until_one_has_answered() -> None:
+def test_every_neighbour_that_comes_is_asked_for_a_newer_model() -> None:
     peer = make_peer(everybody_is_there=False)
     peer.node.state.unified_period = 4
     assert peer.member_came(1, 1, 0.0) == [AskForModel(1, 4)]
     assert peer.member_came(3, 1, 0.0) == [AskForModel(3, 4)]
-    peer.no_model_given()
-    # After that it only greets, to learn what its neighbour's clock says.
-    assert peer.member_came(4, 1, 0.0) == [AskForModel(4, NO_MODEL)]
+    peer.node.state.unified_period = 6
+    assert peer.member_came(3, 2, 0.0) == [AskForModel(3, 6)]  # it was started again
 
 
 def test_a_model_that_was_given_takes_the_place_of_an_older_one_and_moves_the_periods() -> None:
@@ -233,7 +232,7 @@ def test_a_model_that_was_given_takes_the_place_of_an_older_one_and_moves_the_pe
     commands = peer.model_given(given_model, 30.0)
     assert Copy(30.0, 2, given_model.vector, 2) in commands
     assert not of_kind(commands, SendModel)  # who asked hands nothing on
-    assert (peer.state.period, peer.state.wants_model) == (6, False)
+    assert peer.state.period == 6
     assert timers(commands) == {Happening.PERIOD_ENDED: 130.0}
     # Whatever is heard of that period's hubs themselves is at least as new.
     assert peer.judge(header(peer, Kind.MODEL, number=6, hub=4)) == Verdict.ACCEPTED

@@ -30,8 +30,6 @@ from dracofl.protocol.vectors import Vectors
 _REMEMBERED = 1024  # numbers of each sender
 _MOST_TAKEOVERS = 3  # users behind the hub who would take its place
 _LONGEST_JUMP = 10_000  # periods; who hears of a later one hears nonsense
-NO_MODEL = (1 << 64) - 1
-"""Asks for a model that is newer than any: a greeting, whose answer tells what the neighbour's clock says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,6 @@ class PeerState:
     epoch: int
     period: int = 0  # periods that have ended
     period_shift_s: float = 0.0  # of their ends against the multiples of the period on this peer's clock
-    wants_model: bool = True  # a neighbour's, if it is newer: once, after every start
     heard: dict[int, Heard] = field(default_factory=dict)
     members: dict[int, int] = field(default_factory=dict)  # who is there, and the epoch
 
@@ -115,7 +112,8 @@ class PeerCore:
             state.heard[user] = Heard(epoch)
         if user not in self.neighbours():
             return []
-        return [AskForModel(user, self.node.state.unified_period if state.wants_model else NO_MODEL)]
+        # Whoever was down, asleep or cut off catches up so; and the answer tells what the neighbour's clock says.
+        return [AskForModel(user, self.node.state.unified_period)]
 
     def member_left(self, user: int, epoch: int) -> None:
         if self.state.members.get(user) == epoch:
@@ -173,14 +171,9 @@ class PeerCore:
     def model_given(self, message: Message, now_s: float) -> list[Command]:
         """A neighbour's model that was asked for. It is taken only if a later unification is in it."""
         out: list[Command] = []
-        self.state.wants_model = False
         self._catch_up(message.number, now_s, out)
         # Behind every hub of that period: whatever is heard of them is at least as new.
         return out + self.node.model_received(message, now_s, rank=self.rules.users)
-
-    def no_model_given(self) -> None:
-        """The neighbour that was asked has none that is newer."""
-        self.state.wants_model = False
 
     # Periods and hubs
 

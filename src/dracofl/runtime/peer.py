@@ -267,13 +267,11 @@ class Peer:
         if answer is None or answer.verdict != Verdict.ACCEPTED or isinstance(data, Unanswered):
             return  # another neighbour may come, or this one again
         numbers = np.frombuffer(numbers_of_answer(data), "<f4")
-        verdict = self._look_at(numbers)
+        if not len(numbers):
+            return  # it has none that is newer
+        verdict = self._look_at(numbers) if answer.number > question.number else Verdict.NOT_NEWER
         if verdict != Verdict.ACCEPTED:
             self._note_refusal(verdict, "ANSWER", neighbour, answer.epoch, answer.number, len(data), now_s)
-            return
-        if not len(numbers):
-            self.core.no_model_given()
-            self._tell("given", now_s, neighbour, answer.epoch, None, None, "", commands=[])
             return
         vector = self.core.vectors.new()
         self.vectors[vector] = numbers

@@ -230,6 +230,8 @@ class _Reader:
         if answer == Unanswered.TIMEOUT:
             self.records.unsettled += 1
             return Fate.PENDING, UNKNOWN
+        if self._everybody and answer in (Verdict.ACCEPTED.name, Verdict.OVER_BUDGET.name):
+            self.records.contradictions.append(f"{key} was answered with {answer}, of which its receiver knows nothing")
         return self._answered(answer)
 
     def _answered(self, answer: str) -> tuple[Fate, str]:

@@ -130,8 +130,10 @@ class Service:
     def _end(self) -> None:
         """What is being sent is waited for, and what was answered is noted; what still arrives is not answered."""
         self._ending = True
+        for sender in self._senders.values():  # all are told before the first is waited for
+            sender.stop()
         for sender in self._senders.values():
-            sender.end()
+            sender.join()
         self._trainer.end()
         self._evaluator.end()
         self._transport.close()
@@ -170,6 +172,8 @@ class Service:
 
     def _take_one(self, now_s: float, started: bool) -> None:
         due_s = [*self._timers.values(), self._next_save_s, self._pace.duration_s]
+        if self._pace.evaluate_every_s is not None:
+            due_s.append(multiple(self._evaluations, self._pace.evaluate_every_s))
         if self._on_the_radio:
             due_s.append(self._on_the_radio[0][0])
         if not started:
@@ -238,8 +242,9 @@ class Service:
     # Evaluation
 
     def _begin_evaluation(self, now_s: float, every_s: float) -> None:
-        at_s = multiple(self._evaluations, every_s)
-        self._evaluations = math.floor(now_s / every_s) + 1
+        latest = max(self._evaluations, math.floor(now_s / every_s))  # after a stall, not those that were missed
+        at_s = multiple(latest, every_s)
+        self._evaluations = latest + 1
         if self._evaluator.busy:  # a slow evaluation is missed, and holds up nothing
             return
         model = self.peer.model.copy()
@@ -309,10 +314,12 @@ class _Sender:
                 note_merged(*merged)
             self._changed.notify()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         with self._changed:
             self._ending = True
             self._changed.notify()
+
+    def join(self) -> None:
         self._thread.join()
 
     def _work(self) -> None:
