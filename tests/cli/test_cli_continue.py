@@ -192,3 +192,11 @@ def test_another_run_does_not_take_the_place_of_a_stopped_one(stopped: Path) -> 
     before = contents(stopped)
     assert_refused(draco("run", "tiny", "--out", stopped), "continue it with: draco run run")
     assert contents(stopped) == before
+
+
+def test_a_folder_of_real_peers_is_no_simulation_to_go_on_with(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("")
+    (tmp_path / "journal.jsonl").write_text("")
+    done = draco("run", str(tmp_path))
+    assert done.code == 2
+    assert "holds real peers, not a simulation: a peer goes on with draco node" in done.err

@@ -364,7 +364,8 @@ def test_a_peer_that_dies_is_reported_with_its_words() -> None:
     (sentence,) = [line for line in done.err.splitlines() if line.startswith("draco: ")]
     assert sentence.startswith('draco: peer 1 ended with code 2: learner "mine:learner": local_update(model, 3) raised')
     assert "RuntimeError at mine.py:14: out of samples" in sentence
-    assert sentence.endswith("; see here/peers/*.log")
+    assert sentence.endswith("; see here/peers/*.log. What the others did is gathered in here")
+    assert (Path("here") / "summary.json").exists()
     assert "a learner may print" in Path("here/peers/0.log").read_text()
     assert time.monotonic() - started < 60
 

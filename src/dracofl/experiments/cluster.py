@@ -79,22 +79,26 @@ def run_cluster(source: str, nodes: int, overrides: Sequence[str], out: Path | N
     finally:
         watcher.ended()
     gather(folder, config, "stopped" if stopped else "finished", cluster.began)
+    if failure := cluster.failure():
+        raise DracoError(f"{failure}. What the others did is gathered in {folder.path}")
     return Run(folder.path)
 
 
 def gather(folder: RunFolder, config: Config, status: str, began: float) -> dict[str, Any]:
     """The peers' journals and models into one run folder, with every message settled."""
     journals: dict[int, Sequence[Line]] = {}
-    models = []
+    models: dict[int, np.ndarray] = {}
     for user in range(config.users):
         peer = folder.path / PEERS / str(user)
         if (peer / JOURNAL).exists():
             journals[user] = list(read_journal(peer / JOURNAL))
         if (peer / "models.npy").exists():
-            models.append(np.load(peer / "models.npy", allow_pickle=False)[0])
+            models[user] = np.load(peer / "models.npy", allow_pickle=False)[0]
     if not models:
         raise DracoError(f"no peer got as far as a result; their words are in {folder.path / PEERS}/*.log")
-    return write_real_run(folder, config, journals, np.stack(models), status, began)
+    unknown = np.full_like(next(iter(models.values())), np.nan)  # of a peer that did not get to its end
+    rows = np.stack([models.get(user, unknown) for user in range(config.users)])
+    return write_real_run(folder, config, journals, rows, status, began)
 
 
 def _node_files(config: Config, for_node: dict[str, Any]) -> dict[int, dict[str, Any]]:
@@ -158,7 +162,6 @@ class _Cluster:
                     time.sleep(0.2)
             finally:
                 self._end()
-            self._report_failures()
             return stop.requested
 
     def _start(self, user: int) -> None:
@@ -198,7 +201,7 @@ class _Cluster:
 
     def _all_ready(self) -> bool:
         if any(process.poll() is not None for process in self._processes.values()):
-            self._report_failures()
+            raise DracoError(self.failure() or f"a peer ended before it was ready; see {self._logs()}")
         return len(self._ready) == len(self._processes)
 
     def _wait_until(self, happened: Any, within_s: float, what: str) -> None:
@@ -224,15 +227,16 @@ class _Cluster:
         for listener in self._listeners:
             listener.join(timeout=1.0)  # what a peer started may hold its pipe open
 
-    def _report_failures(self) -> None:
+    def failure(self) -> str:
+        """Of the first peer that did not end well; nothing if all did."""
         failed = {user: one.returncode for user, one in self._processes.items() if one.returncode}
         if not failed:
-            return
+            return ""
         user = min(failed)
         words = (self._folder.path / PEERS / f"{user}.log").read_text(errors="replace").strip().splitlines()
         ours = [line for line in words if line.startswith("draco: ")]  # a learner may have the last word
         last = (ours or words or ["it said nothing"])[-1].removeprefix("draco: ")
-        raise DracoError(f"peer {user} ended with code {failed[user]}: {last}; see {self._logs()}")
+        return f"peer {user} ended with code {failed[user]}: {last}; see {self._logs()}"
 
     def _logs(self) -> str:
         return f"{self._folder.path / PEERS}/*.log"

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +27,7 @@ from dracofl.protocol.commands import Happening
 from dracofl.protocol.headers import HEADER_BYTES, shape_of
 from dracofl.protocol.peer import PeerCore, PeerState
 from dracofl.runtime import save
-from dracofl.runtime.certificates import Certificates
+from dracofl.runtime.certificates import Certificates, check
 from dracofl.runtime.clock import PeerClock
 from dracofl.runtime.journal import FileJournal, read_journal
 from dracofl.runtime.learners import Learner, TaskLearner, load_learner
@@ -92,10 +93,29 @@ def identity_of(config_toml: str, user: int) -> str:
     return hashlib.blake2b(f"{user}\n{config_toml}".encode(), digest_size=16).hexdigest()
 
 
+def _network_options(config: Config, node: Node) -> ZenohOptions:
+    files = None if node.certificates is None else Certificates.in_folder(Path(node.certificates), node.user)
+    if files is not None:
+        check(files, node.user)
+    return ZenohOptions(
+        network=node.network,
+        user=node.user,
+        users=config.users,
+        epoch=0,
+        listen=node.listen,
+        connect=node.connect,
+        discovery=node.discovery,
+        certificates=files,
+        insecure=node.insecure,
+        lease_s=node.lease_s,
+    )
+
+
 class _Session:
     def __init__(self, config: Config, node: Node) -> None:
         self._config, self._node = config, node
         self._began = time.time()
+        self._options = _network_options(config, node)  # first, as what is wrong with it is soon found
         self._learner = make_learner(config, node)
         self._model = np.array(self._learner.init(), dtype=np.float32)
         self.folder = _open_folder(Path(node.folder), to_toml(config, comments=False))
@@ -118,7 +138,12 @@ class _Session:
         self._journal = _Counting(FileJournal(self._journal_file), len(before))
         self._journal.write("start", clock.now_s(), save.control_state(core) | {"saved_lines": saved and saved.lines})
         service = Service(
-            clock, transport or self._transport(epoch), self._learner, self._journal, self._pace(), self._save
+            clock,
+            transport or ZenohTransport(self._use_network(epoch)),
+            self._learner,
+            self._journal,
+            self._pace(),
+            self._save,
         )
         limits = limits_of(config, node, self._learner.init())
         self._peer = Peer(core, vectors.pop(node.user), radio_of(config), limits, service, self._journal)
@@ -134,27 +159,12 @@ class _Session:
         state = PeerState(epoch)
         return build_peer_core(config, build_world(config), len(self._model), self._node.user, state)
 
-    def _transport(self, epoch: int) -> ZenohTransport:
-        config, node = self._config, self._node
-        folder = None if node.certificates is None else Path(node.certificates)
+    def _use_network(self, epoch: int) -> ZenohOptions:
         # Zenoh lets a link that went silent linger for 10 s, and one of its receiving threads with it. It has two: with
         # two neighbours cut off, nobody would be heard. So there is one for each, and some to spare.
-        os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {min(config.users, 64) + 2}))")
-        return ZenohTransport(
-            ZenohOptions(
-                network=node.network,
-                user=node.user,
-                users=config.users,
-                epoch=epoch,
-                listen=node.listen,
-                connect=node.connect,
-                discovery=node.discovery,
-                certificates=None if folder is None else Certificates.in_folder(folder, node.user),
-                insecure=node.insecure,
-                lease_s=node.lease_s,
-                max_message_bytes=2 * (HEADER_BYTES + 4 * len(self._model)) + 4096,
-            )
-        )
+        threads = min(self._config.users, 64) + 2
+        os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {threads}))")
+        return replace(self._options, epoch=epoch, max_message_bytes=2 * (HEADER_BYTES + 4 * len(self._model)) + 4096)
 
     def _pace(self) -> Pace:
         config, node = self._config, self._node

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import dracofl
 from dracofl.compute.executor import hash_of
@@ -20,6 +21,7 @@ from dracofl.telemetry.folder import RunFolder
 from dracofl.telemetry.summary import summarise
 from dracofl.telemetry.tables import MetricRow, to_table
 from dracofl.trace import TraceHash
+from dracofl.types import Fate
 
 _NAN = math.nan
 
@@ -41,7 +43,7 @@ def write_real_run(
     }
     folder.write_tables(tables)
     folder.write_models(models)
-    summary = _summary(config, records, tables, models, status, began)
+    summary = _summary(config, records, tables, models, status, began, user=min(journals))
     if len(tables["metrics"]):
         draw_curves(tables["metrics"], summary, folder.picture_file)
     folder.write_summary(summary)
@@ -77,9 +79,17 @@ def _evaluation(at_s: float, scores_of: dict[int, dict[str, float]], users: list
 
 
 def _summary(
-    config: Config, records: Records, tables: dict[str, pa.Table], models: np.ndarray, status: str, began: float
+    config: Config,
+    records: Records,
+    tables: dict[str, pa.Table],
+    models: np.ndarray,
+    status: str,
+    began: float,
+    user: int,
 ) -> dict[str, Any]:
     found = summarise(tables, config.users)
+    if len(models) == 1:
+        found |= _one_sided(tables, user)
     trace = TraceHash()
     trace.add(records.events, records.messages)
     return {
@@ -108,3 +118,15 @@ def _summary(
         "model_hash": hash_of(models),
         "dracofl": dracofl.__version__,
     }
+
+
+def _one_sided(tables: dict[str, pa.Table], user: int) -> dict[str, Any]:
+    """What one peer sent, by its neighbours' word, and apart from that what it received."""
+    messages = tables["messages"]
+    fates = {}
+    for side in ("sender", "receiver"):
+        column = messages.filter(pc.equal(messages[side], user))["fate"].cast(pa.string()).to_pylist()
+        fates[side] = {str(fate): column.count(fate) for fate in Fate}
+        fates[side]["sent" if side == "sender" else "arrived"] = len(column)
+    delivered = fates["sender"][Fate.APPLIED] + fates["sender"][Fate.OVER_BUDGET]
+    return {"messages": {**fates["sender"], "delivered": delivered}, "received": fates["receiver"]}

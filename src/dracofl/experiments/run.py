@@ -64,6 +64,8 @@ def continue_run(path: str | Path, watcher: Watcher | None = None) -> Run:
     folder = RunFolder.open(Path(path))
     if folder.finished:
         return Run(folder.path)
+    if (folder.path / "journal.jsonl").exists() or (folder.path / "peers").exists():
+        raise RunFolderError(f"{folder.path} holds real peers, not a simulation: a peer goes on with draco node")
     session = _Session(load_config(folder.config_file), watcher or Silent())
     return session.begin(folder)
 
