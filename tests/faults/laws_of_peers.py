@@ -79,7 +79,8 @@ class NobodyIsHubTooLate(Law):
 
 
 class HubsAreReplaced(Law):
-    """Where no hub is heard, who has waited for each of at most three that go before it and may be there, is it."""
+    """Where no hub is heard, who has waited for each of at most three that go before it and may be there, is it; but
+    nobody who does not know yet whether a neighbour has a newer model."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -91,8 +92,9 @@ class HubsAreReplaced(Law):
         mine = rank_of(self.world, state.period, life.user)
         before = [user for user in range(rules.users) if rank_of(self.world, state.period, user) < mine]
         wait_s = TAKEOVER_S * sum(user in state.members or user not in neighbours for user in before)
-        if wait_s <= 3 * TAKEOVER_S and lateness_s(life, state.period) + wait_s < 4 * TAKEOVER_S:
-            self._waits[life.epoch] = (state.period, life.now_s() + wait_s)
+        late_s = lateness_s(life, state.period)
+        if state.is_up_to_date and wait_s <= 3 * TAKEOVER_S and late_s < wait_s + TAKEOVER_S:
+            self._waits[life.epoch] = (state.period, life.now_s() + max(wait_s - late_s, 0.0))
 
     def stepped(self, life: Life) -> None:
         period, until_s = self._waits.get(life.epoch, (0, math.inf))

@@ -118,12 +118,13 @@ def with_clocks_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def with_late_hubs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PeerCore, "_is_too_late", lambda core, _: False)
+    patch.setattr(PeerCore, "_may_unify", lambda core, *_: True)
 
 
 def without_handing_on(patch: pytest.MonkeyPatch) -> None:
     def kept(core: PeerCore, header: Header, message: Message, now_s: float) -> list[Command]:
         out: list[Command] = []
+        core.state.is_up_to_date = True
         core._catch_up(header.number, now_s, out)
         return out + core.node.model_received(message, now_s, core._rank(header.number, header.hub))
 

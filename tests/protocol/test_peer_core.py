@@ -45,6 +45,7 @@ def make_peer(user: int = 2, everybody_is_there: bool = True, psi: int | None = 
     if everybody_is_there:
         for other in others:
             peer.member_came(other, EPOCH, 0.0)
+            peer.no_newer_model()
     peer.start(0.0)
     return peer
 
@@ -389,9 +390,33 @@ def test_of_those_who_see_the_same_members_exactly_one_unifies_at_once(
         peer = make_peer(user, everybody_is_there=False, hub=policy)
         for other in there - {user}:
             peer.member_came(other, EPOCH, 0.0)
+        peer.no_newer_model()
         peer.state.period = period - 1
         unify += [user] * len(of_kind(peer.period_ended(period * PERIOD_S), SendModel))
     assert len(unify) == 1
+
+
+def test_who_has_not_heard_from_anybody_since_its_start_is_no_hub_and_asks_again() -> None:
+    """Its model may be an old one, and would replace everybody's."""
+    peer = make_peer(0, everybody_is_there=False)
+    peer.member_came(1, EPOCH, 0.0)
+    commands = peer.period_ended(PERIOD_S)
+    assert not of_kind(commands, SendModel)
+    assert of_kind(commands, AskForModel) == [AskForModel(1, 0)]
+
+
+def test_who_wakes_up_after_the_next_has_taken_its_place_is_no_hub() -> None:
+    peer = make_peer(0)
+    assert not of_kind(peer.period_ended(PERIOD_S + 1.01 * TAKEOVER_S), SendModel)
+
+
+def test_periods_that_ended_while_a_peer_was_away_are_over() -> None:
+    peer = make_peer(0)
+    peer.node.state.accepted = 3
+    commands = peer.start(3.5 * PERIOD_S)
+    assert (peer.state.period, peer.node.state.accepted) == (3, 0)
+    assert timers(commands)[Happening.PERIOD_ENDED] == 4 * PERIOD_S
+    assert not of_kind(commands, SendModel)
 
 
 @given(st.permutations(range(USERS)), st.sampled_from(["round-robin", "random"]))

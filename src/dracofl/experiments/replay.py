@@ -219,6 +219,10 @@ class _Reader:
     def _arrival(self, kind: str, now_s: float, rest: list[Any]) -> bool:
         """False if its sender's replay is not there yet."""
         core = self.core
+        if kind == "given" and rest[2] is None:
+            core.no_newer_model()
+            self._check([], rest[-1], now_s)
+            return True
         message, proof, commands_then = Message(*rest[-3]), rest[-2], rest[-1]
         if self._all.learning is not None:
             numbers = self._numbers_of(kind, rest)
@@ -322,7 +326,7 @@ def _uses(journals: dict[int, Sequence[Line]], merges: _Merges) -> dict[Name, in
 
     for lines in journals.values():
         for line in lines:
-            if line[0] == "given":
+            if line[0] == "given" and line[4] is not None:
                 count(("gave", line[-2]))
             elif line[0] in ("update", "model"):
                 sender, receiver, epoch, _, number, _, hub, *_ = line[2]

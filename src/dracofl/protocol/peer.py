@@ -83,6 +83,7 @@ class PeerState:
     epoch: int
     period: int = 0  # periods that have ended
     period_shift_s: float = 0.0  # of their ends against the multiples of the period on this peer's clock
+    is_up_to_date: bool = False  # since this start a neighbour has answered, or a hub was heard
     heard: dict[int, Heard] = field(default_factory=dict)
     members: dict[int, int] = field(default_factory=dict)  # who is there, and the epoch
 
@@ -96,8 +97,15 @@ class PeerCore:
         self.state = state
 
     def start(self, now_s: float) -> list[Command]:
+        """Periods that ended while the peer was away are over: nobody waits for it to unify them."""
         out = self.node.start(now_s)
-        self._await_period(out)
+        if self.rules.period_s is None:
+            return out
+        ended = int((now_s - self.state.period_shift_s) // self.rules.period_s)
+        if ended > self.state.period:
+            self._end_period(ended, now_s, out)
+        else:
+            self._await_period(out)
         return out
 
     # Who is there
@@ -158,6 +166,7 @@ class PeerCore:
     def model_arrived(self, header: Header, message: Message, now_s: float) -> list[Command]:
         """A hub's model that `judge` accepts. It goes on to the neighbours, and ends the period here if need be."""
         out: list[Command] = []
+        self.state.is_up_to_date = True
         self._catch_up(header.number, now_s, out)
         others = tuple(user for user in self.rules.receivers if user not in (header.sender, header.hub))
         if others:
@@ -171,9 +180,14 @@ class PeerCore:
     def model_given(self, message: Message, now_s: float) -> list[Command]:
         """A neighbour's model that was asked for. It is taken only if a later unification is in it."""
         out: list[Command] = []
+        self.state.is_up_to_date = True
         self._catch_up(message.number, now_s, out)
         # Behind every hub of that period: whatever is heard of them is at least as new.
         return out + self.node.model_received(message, now_s, rank=self.rules.users)
+
+    def no_newer_model(self) -> None:
+        """A neighbour that was asked has none."""
+        self.state.is_up_to_date = True
 
     # Periods and hubs
 
@@ -182,24 +196,28 @@ class PeerCore:
         period = self.state.period + 1
         self._end_period(period, now_s, out)
         is_wanted = self.rules.unifies and self._is_newer_rank(period, self._rank(period, self.user))
-        if is_wanted and not self._is_too_late(now_s):
-            before = self._before_me(period)
-            if before == 0:
-                self._unify(period, now_s, out)
-            elif before <= _MOST_TAKEOVERS:
-                out.append(SetTimer(Happening.HUB_OVERDUE, self.user, now_s + before * self.rules.takeover_s))
+        before = self._before_me(period)
+        if is_wanted and before == 0 and self._may_unify(before, now_s):
+            self._unify(period, now_s, out)
+        elif is_wanted and 0 < before <= _MOST_TAKEOVERS:
+            turn_s = self._end_of(period) + before * self.rules.takeover_s
+            out.append(SetTimer(Happening.HUB_OVERDUE, self.user, turn_s))
+        if not self.state.is_up_to_date:  # the question or its answer was lost
+            out += [AskForModel(user, self.node.state.unified_period) for user in self.reachable()]
         return out
 
     def hub_overdue(self, now_s: float) -> list[Command]:
         """If nobody was heard in this period, this peer is the hub."""
         out: list[Command] = []
-        if self.node.state.unified_period < self.state.period and not self._is_too_late(now_s):
+        if self.node.state.unified_period < self.state.period and self._may_unify(_MOST_TAKEOVERS, now_s):
             self._unify(self.state.period, now_s, out)
         return out
 
-    def _is_too_late(self, now_s: float) -> bool:
-        """To be this period's hub: others have taken over by now, and who was down or asleep has an old model."""
-        return now_s > self._end_of(self.state.period) + (_MOST_TAKEOVERS + 1) * self.rules.takeover_s
+    def _may_unify(self, before: int, now_s: float) -> bool:
+        """Not before it has asked somebody for a newer model, and not when the next one has taken its place: who was
+        down or asleep has an old model, which would replace everybody's."""
+        too_late_s = self._end_of(self.state.period) + (before + 1) * self.rules.takeover_s
+        return self.state.is_up_to_date and now_s <= too_late_s
 
     def _unify(self, period: int, now_s: float, out: list[Command]) -> None:
         rank = self._rank(period, self.user)

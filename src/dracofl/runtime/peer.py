@@ -268,7 +268,9 @@ class Peer:
             return  # another neighbour may come, or this one again
         numbers = np.frombuffer(numbers_of_answer(data), "<f4")
         if not len(numbers):
-            return  # it has none that is newer
+            self.core.no_newer_model()
+            self._tell("given", now_s, neighbour, answer.epoch, None, None, "", commands=[])
+            return
         verdict = self._look_at(numbers) if answer.number > question.number else Verdict.NOT_NEWER
         if verdict != Verdict.ACCEPTED:
             self._note_refusal(verdict, "ANSWER", neighbour, answer.epoch, answer.number, len(data), now_s)

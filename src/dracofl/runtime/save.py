@@ -119,7 +119,7 @@ def resume(core: PeerCore, saved: Saved, epoch: int, since: Iterable[Line]) -> d
             peer.period, node.accepted = peer.period + 1, 0
         elif kind == "update":
             node.accepted += 1
-        elif kind in ("model", "given"):
+        elif kind == "model" or (kind == "given" and rest[2] is not None):
             period = rest[0][4] if kind == "model" else rest[2]
             if period > peer.period and core.rules.period_s is not None:
                 peer.period, node.accepted = period, 0
@@ -132,7 +132,7 @@ def resume(core: PeerCore, saved: Saved, epoch: int, since: Iterable[Line]) -> d
     for message in node.window:  # a peer that is stopped closes its window before; this one was killed
         vectors.pop(message.vector, None)
     node.window = ()
-    peer.epoch = epoch
+    peer.epoch, peer.is_up_to_date = epoch, False
     peer.members.clear()
     core.node.state, core.state = node, peer
     core.vectors.state.next_name = max(*vectors, core.vectors.state.next_name - 1) + 1

@@ -1,0 +1,41 @@
+"""A real cluster learns what the simulation of the same configuration says, and its journals tell all of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DRACO = Path(sys.executable).with_name("draco")
+CONFIGURATION = ["users=8", "compute.snapshot=start", "method.hub=round-robin", "duration_s=1000"]
+
+
+def draco(*arguments: str) -> str:
+    done = subprocess.run([str(DRACO), *arguments], capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+@pytest.mark.slow
+def test_eight_real_peers_are_as_accurate_as_eight_simulated_ones_and_replay_to_the_last_bit(tmp_path: Path) -> None:
+    simulated, real = tmp_path / "simulated", tmp_path / "real"
+    draco("run", "poker", *CONFIGURATION, "--out", str(simulated))
+    draco("cluster", "poker", "--nodes", "8", *CONFIGURATION, "time_scale=30", "--out", str(real))
+    expected, found = summary_of(simulated), summary_of(real)
+    print(f"accuracy {expected['accuracy']} simulated, {found['accuracy']} real, {found['messages']}")
+    assert abs(found["accuracy"]["mean"] - expected["accuracy"]["mean"]) < 0.02
+    assert found["contradictions"] == []
+    assert found["unsettled"] == 0
+    assert found["local_updates"] > 0.9 * expected["local_updates"]
+    words = draco("replay", str(real))
+    assert "the same commands every time" in words
+    assert "8 final models: the same to the last bit" in words
