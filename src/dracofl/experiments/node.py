@@ -20,7 +20,7 @@ from dracofl.config.node import Node
 from dracofl.config.render import to_toml
 from dracofl.config.schema import Config
 from dracofl.errors import RunFolderError
-from dracofl.experiments.memory import give_back
+from dracofl.experiments.memory import give_back, keep_blocks
 from dracofl.experiments.real_results import write_real_run
 from dracofl.experiments.watch import Stop, stop_on_signals
 from dracofl.protocol.commands import Happening
@@ -148,6 +148,7 @@ class _Session:
         limits = limits_of(config, node, self._learner.init())
         self._peer = Peer(core, vectors.pop(node.user), radio_of(config), limits, service, self._journal)
         self._peer.vectors.update(vectors)
+        keep_blocks()
         # So that one that is killed soon knows when its time began and what it had accepted.
         self._save(clock.now_s())
         watcher.began(node, tuple(sorted(core.neighbours())), str(self.folder.path), saved is not None)

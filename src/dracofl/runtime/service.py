@@ -1,9 +1,9 @@
 """The driver of a real peer: the clock, the threads and the network around a `Peer`.
 
 One thread, the caller's, owns the peer and everything that changes in it. The others only wait for something slow and
-put what they got into the inbox: one trains, one evaluates, one for each neighbour sends and waits for the answer, and
+put what they got into the inbox: one trains, one evaluates, two for each neighbour send and wait for the answer, and
 the network's own bring messages and news of members. So nothing slow ever stands in the way of a message, a slow
-neighbour is waited for by its own thread alone, and the peer needs no lock.
+neighbour is waited for by its own threads alone, and the peer needs no lock.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from dracofl.runtime.peer import Peer, Unanswered
 from dracofl.runtime.transport import Reply, Transport
 
 _MOST_WAITING_MESSAGES = 256  # of the inbox; what comes beyond it is dropped, and its sender sees no answer
+_IN_FLIGHT = 2  # messages to one neighbour that wait for its answer
 _NAP_S = 0.25  # real seconds after which the loop looks around though nothing came
 
 
@@ -296,7 +297,7 @@ class _Worker:
 
 
 class _Sender:
-    """The outbox of one neighbour and the thread that empties it."""
+    """The outbox of one neighbour and the threads that empty it: while one waits for an answer, another sends."""
 
     def __init__(self, service: Service, receiver: int, capacity: int) -> None:
         self._service = service
@@ -304,8 +305,11 @@ class _Sender:
         self._outbox = Outbox(capacity)
         self._changed = threading.Condition()
         self._ending = False
-        self._thread = threading.Thread(target=self._work, name=f"to peer {receiver}", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"to peer {receiver}", daemon=True) for _ in range(_IN_FLIGHT)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def put(self, parcel: Parcel, note_merged: Callable[[int, int], None]) -> None:
         with self._changed:  # until it is noted what is in a message, that must not be sent
@@ -317,10 +321,11 @@ class _Sender:
     def stop(self) -> None:
         with self._changed:
             self._ending = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     def join(self) -> None:
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _work(self) -> None:
         while True:
