@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -44,12 +44,18 @@ def test_what_needs_no_simulation_imports_none_of_its_machinery(arguments: list[
     assert imported_by(f"from dracofl.cli import app; app({arguments})") <= {"pydantic"}
 
 
-def test_help_answers_in_half_a_second() -> None:
+def test_help_takes_less_than_half_a_second_of_work() -> None:
+    """Of the processor's time: the machine may be busy with something else."""
+
+    def spent_s() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     best = 9.0
     for _ in range(5):
-        before = time.perf_counter()
+        before = spent_s()
         subprocess.run([SCRIPT, "--help"], check=True, capture_output=True, timeout=60)
-        best = min(best, time.perf_counter() - before)
+        best = min(best, spent_s() - before)
     assert best < 0.5
 
 

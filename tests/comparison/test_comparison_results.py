@@ -35,7 +35,10 @@ def rows_of(table: str) -> dict[str, dict[str, str]]:
 
 def test_options_are_chosen_from_the_grid_by_the_score_and_used(here: HereAndNow) -> None:
     done = draco(*TUNED, "--methods", "draco,sync-symm,async-push", "sync-symm.gamma=0.7")
-    assert (done.code, done.err) == (0, "choosing step sizes\nchoosing second options\ncomparing\n")
+    assert done.code == 0
+    # Where it takes longer there are lines of progress between them.
+    headlines = [line for line in done.err.splitlines() if "% " not in line]
+    assert headlines == ["choosing step sizes", "choosing second options", "comparing"]
     tuning, results = read("tuning.json"), read("results.json")
     assert (tuning["seeds"], tuning["split"], tuning["duration_s"]) == ([1001], "validation", 30.0)
 
