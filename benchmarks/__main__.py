@@ -25,12 +25,16 @@ def main() -> None:
     for name in chosen:
         print(f"--- {name}", flush=True)
         module = import_module(f"benchmarks.{name}")
-        figures: list[Figure] = module.measure(False)
+        figures: list[Figure] = []
+        parts = [lambda module=module: module.measure(False)]
         if name == "growth":
-            figures += module.measure_million()
-        for figure in figures:
-            print(figure.line(), flush=True)
-        _write(name, figures)  # after each, as they take long
+            parts.append(module.measure_million)
+        for measure in parts:
+            found: list[Figure] = measure()
+            for figure in found:
+                print(figure.line(), flush=True)
+            figures += found
+            _write(name, figures)  # after each, as they take long
 
 
 def _write(name: str, figures: list[Figure]) -> None:
