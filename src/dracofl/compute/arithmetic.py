@@ -9,10 +9,19 @@ import math
 
 import numpy as np
 
-from dracofl.tape import Combine
+from dracofl.tape import Combine, Copy, Free
 
 
-def combine(vectors: dict[int, np.ndarray], operation: Combine) -> None:
+def play(vectors: dict[int, np.ndarray], operation: Combine | Copy | Free) -> None:
+    if isinstance(operation, Combine):
+        _combine(vectors, operation)
+    elif isinstance(operation, Copy):
+        vectors[operation.destination] = vectors[operation.source].copy()
+    else:
+        del vectors[operation.vector]
+
+
+def _combine(vectors: dict[int, np.ndarray], operation: Combine) -> None:
     destination, terms = operation.destination, operation.terms
     first, first_weight = terms[0]
     others = terms[1:]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dracofl.compute.arithmetic import are_finite, combine
+from dracofl.compute.arithmetic import are_finite, play
 from dracofl.compute.compressors import compress
 from dracofl.compute.evaluation import Evaluation, measure, snapshot
 from dracofl.compute.problem import Problem
@@ -61,12 +61,11 @@ class ReferenceExecutor:
 
     def _play(self, operation: Operation) -> None:
         vectors, timings = self.vectors, self._timings
-        if isinstance(operation, Combine):
+        if isinstance(operation, Combine | Copy | Free):
             with timings.under("aggregation"):
-                combine(vectors, operation)
-                _check(vectors[operation.destination], operation)
-        elif isinstance(operation, Free):
-            del vectors[operation.vector]
+                play(vectors, operation)
+                if isinstance(operation, Combine):
+                    _check(vectors[operation.destination], operation)
         elif isinstance(operation, Train):
             with timings.under("training"):
                 source = vectors[operation.source]
@@ -77,9 +76,6 @@ class ReferenceExecutor:
             with timings.under("aggregation"):
                 source = vectors[operation.source]
                 vectors[operation.destination] = compress(source, operation.compression, operation.draws)
-        elif isinstance(operation, Copy):
-            with timings.under("aggregation"):
-                vectors[operation.destination] = vectors[operation.source].copy()
         elif self._measured_users:
             with timings.under("evaluation"):
                 taken = snapshot(operation, self.models(), self._measured_users)

@@ -31,7 +31,6 @@ class _Parent:
         self._gone = threading.Event()
         self._told = 0.0
         self._neighbours: tuple[int, ...] = ()
-        self._psi: int | None = None
 
     def ready(self) -> float | None:
         self._say({"ready": True})

@@ -33,7 +33,6 @@ from dracofl.runtime.journal import FileJournal, read_journal
 from dracofl.runtime.learners import Learner, TaskLearner, load_learner
 from dracofl.runtime.peer import Limits, Peer
 from dracofl.runtime.service import Pace, Service
-from dracofl.runtime.transport import Transport
 from dracofl.runtime.zenoh import ZenohTransport
 from dracofl.runtime.zenoh_options import ZenohOptions
 from dracofl.telemetry.folder import RunFolder
@@ -58,13 +57,13 @@ class NodeWatcher(Protocol):
     def wants_to_stop(self) -> bool: ...
 
 
-def run_node(config: Config, node: Node, watcher: NodeWatcher, transport: Transport | None = None) -> Run:
+def run_node(config: Config, node: Node, watcher: NodeWatcher) -> Run:
     """Until its duration is over, or it is told to stop; started again, it goes on."""
     # Messages are taken by threads of the network's, each for a moment: with Python's own 5 ms a turn they would wait.
     sys.setswitchinterval(_TURN_S)
     session = _Session(config, node)
     with session.folder.lock(), stop_on_signals() as stop:
-        session.run(watcher, stop, transport)
+        session.run(watcher, stop)
     return Run(session.folder.path)
 
 
@@ -123,7 +122,7 @@ class _Session:
         self._journal_file = self.folder.path / JOURNAL
         self._identity = identity_of(to_toml(config, comments=False), node.user)
 
-    def run(self, watcher: NodeWatcher, stop: Stop, transport: Transport | None) -> None:
+    def run(self, watcher: NodeWatcher, stop: Stop) -> None:
         config, node = self._config, self._node
         saved = save.load(self._state_file, self._identity)
         before = list(read_journal(self._journal_file)) if self._journal_file.exists() else []
@@ -139,7 +138,7 @@ class _Session:
         self._journal.write("start", clock.now_s(), save.control_state(core) | {"saved_lines": saved and saved.lines})
         service = Service(
             clock,
-            transport or ZenohTransport(self._use_network(epoch)),
+            ZenohTransport(self._use_network(epoch)),
             self._learner,
             self._journal,
             self._pace(),

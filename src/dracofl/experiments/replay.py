@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dracofl.build import build_peer_core, build_problem, build_world
-from dracofl.compute.arithmetic import combine
+from dracofl.compute.arithmetic import play
 from dracofl.config.load import load_config
 from dracofl.config.schema import Config
 from dracofl.errors import RunFolderError
@@ -27,7 +27,8 @@ from dracofl.protocol.commands import Command, Happening, SendModel, SendUpdate
 from dracofl.protocol.headers import Header, Kind
 from dracofl.protocol.messages import Message
 from dracofl.protocol.peer import PeerCore, PeerState
-from dracofl.runtime.journal import Line, checksum, digest, read_journal
+from dracofl.runtime.journal import START, Line, checksum, digest, read_journal
+from dracofl.runtime.records import Key, Merges, merges_in
 from dracofl.runtime.save import restore_control
 from dracofl.tape import Combine, Copy, Free, Train
 from dracofl.telemetry.folder import RunFolder
@@ -100,7 +101,7 @@ class _Replayer:
         self.learning = learning
         self.found = Replay(peers=len(journals), numbers=learning is not None)
         self.numbers: dict[Name, np.ndarray] = {}
-        self.merges = _merges(journals)
+        self.merges = merges_in((user, line) for user, lines in journals.items() for line in lines)
         self._readers = {user: _Reader(self, user, lines) for user, lines in journals.items()}
         self._uses = _uses(journals, self.merges)
         self._progress = progress or (lambda done, of: None)
@@ -206,15 +207,7 @@ class _Reader:
         if kind == "left":
             core.member_left(rest[0], rest[1])
             return []
-        what: dict[str, Callable[[float], list[Command]]] = {
-            "START": core.start,
-            Happening.UPDATE_DUE.name: core.node.update_due,
-            Happening.TRANSMISSION_DUE.name: core.node.transmission_due,
-            Happening.WINDOW_CLOSED.name: core.node.window_closed,
-            Happening.PERIOD_ENDED.name: core.period_ended,
-            Happening.HUB_OVERDUE.name: core.hub_overdue,
-        }
-        return what[rest[0]](now_s)
+        return core.start(now_s) if rest[0] == START else core.timer(Happening[rest[0]], now_s)
 
     def _arrival(self, kind: str, now_s: float, rest: list[Any]) -> bool:
         """False if its sender's replay is not there yet."""
@@ -273,12 +266,8 @@ class _Reader:
 
     def _carry_out(self, command: Command) -> None:
         vectors = self.vectors
-        if isinstance(command, Combine):
-            combine(vectors, command)
-        elif isinstance(command, Copy):
-            vectors[command.destination] = vectors[command.source].copy()
-        elif isinstance(command, Free):
-            del vectors[command.vector]
+        if isinstance(command, Combine | Copy | Free):
+            play(vectors, command)
         elif isinstance(command, Train):
             assert self._all.learning is not None
             vectors[command.destination] = self._all.learning[1](vectors[command.source], self._user, command.number)
@@ -296,28 +285,12 @@ class _Reader:
         self._all.found.different.append(f"peer {self._user}, line {self.place + 1}, t = {now_s:.3f} s: {how}")
 
 
-_Merges = dict[tuple[int, int, int, int], list[int]]
-
-
-def _merges(journals: dict[int, Sequence[Line]]) -> _Merges:
-    found: _Merges = {}
-    for user, lines in journals.items():
-        epoch = 0
-        for line in lines:
-            if line[0] == "start":
-                epoch = line[2]["epoch"]
-            elif line[0] == "merged":
-                _, _, receiver, carrier, number = line
-                found.setdefault((user, epoch, carrier, receiver), []).append(number)
-    return found
-
-
-def _carried(merges: _Merges, sender: int, epoch: int, number: int, receiver: int) -> list[Name]:
-    numbers = [number, *merges.get((sender, epoch, number, receiver), ())]
+def _carried(merges: Merges, sender: int, epoch: int, number: int, receiver: int) -> list[Name]:
+    numbers = [number, *merges.get(Key(sender, epoch, number, receiver), ())]
     return [("update", sender, epoch, one) for one in numbers]
 
 
-def _uses(journals: dict[int, Sequence[Line]], merges: _Merges) -> dict[Name, int]:
+def _uses(journals: dict[int, Sequence[Line]], merges: Merges) -> dict[Name, int]:
     """How often each travelling vector will be needed, so that it can be dropped after that."""
     uses: dict[Name, int] = {}
 

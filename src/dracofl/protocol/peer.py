@@ -17,6 +17,7 @@ Like NodeCore it has no clock, no socket, no thread, and no numbers of the model
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dracofl.clock import multiple
@@ -107,6 +108,18 @@ class PeerCore:
         else:
             self._await_period(out)
         return out
+
+    def timer(self, happening: Happening, now_s: float) -> list[Command]:
+        """One that a `SetTimer` asked for."""
+        node = self.node
+        rings: dict[Happening, Callable[[float], list[Command]]] = {
+            Happening.UPDATE_DUE: node.update_due,
+            Happening.TRANSMISSION_DUE: node.transmission_due,
+            Happening.WINDOW_CLOSED: node.window_closed,
+            Happening.PERIOD_ENDED: self.period_ended,
+            Happening.HUB_OVERDUE: self.hub_overdue,
+        }
+        return rings[happening](now_s)
 
     # Who is there
 

@@ -25,6 +25,8 @@ from dracofl.errors import RunFolderError
 from dracofl.telemetry.storage import storage_errors
 
 Line = list[Any]
+START = "START"
+"""The name of the timer that begins it all."""
 _TAIL_BYTES = 65536  # read at a time in search of the last whole line
 
 

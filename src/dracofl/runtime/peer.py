@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from dracofl.channels.interface import Delivery, Medium
-from dracofl.compute.arithmetic import are_finite, combine
+from dracofl.compute.arithmetic import are_finite, play
 from dracofl.errors import DivergedError
 from dracofl.protocol.commands import (
     AskForModel,
@@ -43,7 +43,7 @@ from dracofl.protocol.headers import (
 )
 from dracofl.protocol.messages import Message
 from dracofl.protocol.peer import PeerCore
-from dracofl.runtime.journal import Journal, checksum, digest
+from dracofl.runtime.journal import START, Journal, checksum, digest
 from dracofl.runtime.offsets import Offsets
 from dracofl.runtime.parcel import Parcel
 from dracofl.tape import Combine, Copy, Free, Train
@@ -109,23 +109,14 @@ class Peer:
     # What happens to it
 
     def start(self, now_s: float) -> None:
-        commands = self.core.start(now_s)
-        self._journal.write("timer", now_s, "START", digest(commands))
-        self._carry_out(commands, now_s)
+        self._tell("timer", now_s, START, commands=self.core.start(now_s))
 
     def timer(self, happening: Happening, now_s: float) -> None:
         if happening == Happening.UPDATE_DUE:
             self._is_due = True
             self._finish_if_ready(now_s)
             return
-        core = self.core
-        handlers = {
-            Happening.TRANSMISSION_DUE: core.node.transmission_due,
-            Happening.WINDOW_CLOSED: core.node.window_closed,
-            Happening.PERIOD_ENDED: core.period_ended,
-            Happening.HUB_OVERDUE: core.hub_overdue,
-        }
-        self._tell("timer", now_s, happening.name, commands=handlers[happening](now_s))
+        self._ring(happening, now_s)
 
     def trained(self, update: np.ndarray, now_s: float, at_own_pace: bool = False) -> None:
         """The numbers are there. The update is finished when its drawn time is over too, or at once if free."""
@@ -197,7 +188,10 @@ class Peer:
         # What neighbours send is finite and bounded, so the model is looked at once an update and not at every message.
         if not are_finite(self.model):
             raise DivergedError(time_s=now_s, user=self.user, operation="applying updates")
-        self._tell("timer", now_s, Happening.UPDATE_DUE.name, commands=self.core.node.update_due(now_s))
+        self._ring(Happening.UPDATE_DUE, now_s)
+
+    def _ring(self, happening: Happening, now_s: float) -> None:
+        self._tell("timer", now_s, happening.name, commands=self.core.timer(happening, now_s))
 
     def _tell(self, *line: object, commands: list[Command]) -> None:
         """Journal first: what happened is on record before it has consequences."""
@@ -295,13 +289,9 @@ class Peer:
 
     def _carry_out(self, commands: list[Command], now_s: float) -> None:
         for command in commands:
-            if isinstance(command, Combine):
+            if isinstance(command, Combine | Copy | Free):
                 with np.errstate(over="ignore", invalid="ignore"):
-                    combine(self.vectors, command)
-            elif isinstance(command, Free):
-                del self.vectors[command.vector]
-            elif isinstance(command, Copy):
-                self.vectors[command.destination] = self.vectors[command.source].copy()
+                    play(self.vectors, command)
             elif isinstance(command, Train):
                 self._ports.train(command.number, self.vectors[command.source].copy())
             elif isinstance(command, SetTimer):

@@ -32,12 +32,15 @@ class Key(NamedTuple):
     receiver: int
 
 
+Merges = dict[Key, list[int]]
+"""For a message that waited, the numbers that were added to it."""
+
+
 class _Sent(NamedTuple):
     updates: int
     weight: float
     size: int
     sent_s: float
-    expected: bool  # the radio in software let it through, and the receiver was there
 
 
 @dataclass
@@ -65,8 +68,8 @@ def merge(journals: dict[int, Sequence[Line]]) -> list[tuple[int, Line]]:
 
 def records_of(lines: Iterable[tuple[int, Line]], everybody: bool, end_s: float = math.inf) -> Records:
     """`everybody` says that the journals of all receivers are among the lines. Lines from `end_s` on do not count."""
-    reader = _Reader(everybody)
     counted = [(user, line) for user, line in lines if _time_of(line) < end_s]
+    reader = _Reader(everybody, merges_in(counted))
     for user, line in counted:  # first what was sent: by their clocks, some of it arrived before
         reader.read_sent_only(user, line)
     for user, line in counted:
@@ -75,18 +78,30 @@ def records_of(lines: Iterable[tuple[int, Line]], everybody: bool, end_s: float 
     return reader.records
 
 
+def merges_in(lines: Iterable[tuple[int, Line]]) -> Merges:
+    epochs: dict[int, int] = {}
+    found: Merges = {}
+    for user, line in lines:
+        if line[0] == "start":
+            epochs[user] = line[2]["epoch"]
+        elif line[0] == "merged":
+            _, _, receiver, carrier, number = line
+            found.setdefault(Key(user, epochs.get(user, 0), carrier, receiver), []).append(number)
+    return found
+
+
 def _time_of(line: Line) -> float:
     return float(line[1])
 
 
 class _Reader:
-    def __init__(self, everybody: bool) -> None:
+    def __init__(self, everybody: bool, merges: Merges) -> None:
         self.records = Records()
         self._everybody = everybody
         self._epochs: dict[int, int] = {}
         self._now_s = 0.0
         self._sent: dict[Key, _Sent] = {}
-        self._carriers: dict[Key, list[int]] = {}  # numbers that were added to a message that waited
+        self._carriers = merges
         self._settled: set[Key] = set()
         self._held: dict[Key, Message] = {}  # arrived, and in a window
         self._answers: dict[Key, str] = {}
@@ -104,12 +119,9 @@ class _Reader:
             self._epochs[user] = line[2]["epoch"]
         elif line[0] == "sent":
             _, now_s, number, updates, _, size, _, outcomes = line
-            for receiver, weight, _, fate, _ in outcomes:
+            for receiver, weight, *_ in outcomes:
                 key = Key(user, self._epochs[user], number, receiver)
-                self._sent[key] = _Sent(updates, weight, size, now_s, not fate)
-        elif line[0] == "merged":
-            _, _, receiver, carrier, number = line
-            self._carriers.setdefault(Key(user, self._epochs[user], carrier, receiver), []).append(number)
+                self._sent[key] = _Sent(updates, weight, size, now_s)
 
     def _read_start(self, user: int, _: float, state: dict[str, Any]) -> None:
         self._epochs[user] = state["epoch"]
@@ -184,7 +196,7 @@ class _Reader:
             sent = self._sent.get(one)
             if sent is None:  # with one journal alone, the sender's side is unknown
                 assert message is not None
-                sent = _Sent(message.updates, message.weight, message.payload_bytes, message.sent_s, True)
+                sent = _Sent(message.updates, message.weight, message.payload_bytes, message.sent_s)
             age_s = math.nan
             if fate == Fate.APPLIED and message is not None:
                 age_s = now_s - message.finished_s

@@ -68,7 +68,6 @@ class Service:
     ) -> None:
         self.clock = clock
         self.scores: dict[str, float] = {}  # of the last evaluation
-        self.updates = 0
         self._transport = transport
         self._learner = learner
         self._journal = journal
@@ -100,7 +99,6 @@ class Service:
             update = self._learner.local_update(model, number)
             return lambda now_s: None if self._ending else self.peer.trained(update, now_s, self._pace.free)
 
-        self.updates = number
         self._trainer.begin(work)
 
     def post(self, parcel: Parcel, at_s: float) -> None:
