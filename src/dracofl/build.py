@@ -85,18 +85,21 @@ def build_world(config: Config) -> World:
 
 
 def build_setting(config: Config, world: World, parameter_count: int) -> Setting:
-    rate = config.compute.rate
     return Setting(
         seed=config.seed,
         graph=world.graph,
-        compute_rates=rate if isinstance(rate, tuple) else (rate,) * config.users,
+        compute_rates=_of_each(config.compute.rate, config.users),
         snapshot=config.compute.snapshot,
         when=config.transmit.when,
-        transmit_rate=config.transmit.rate,
+        transmit_rates=_of_each(config.transmit.rate, config.users),
         backlog=config.transmit.backlog,
         parameters=parameter_count,
         message_bytes=config.channel.message_bytes,
     )
+
+
+def _of_each(rate: float | tuple[float, ...], users: int) -> tuple[float, ...]:
+    return rate if isinstance(rate, tuple) else (rate,) * users
 
 
 def build_medium(config: Config, world: World) -> Medium:

@@ -93,6 +93,7 @@ def the_problem(source: Any, *overrides: str) -> str:
         ("task.kind=quadratic task.smoothness=0.1", ["task.smoothness = 0.1", "task.strong_convexity = 0.5"]),
         ("task.kind=quadratic task.dimension=1", ["task.dimension = 1", "task.smoothness", "task.strong_convexity"]),
         ("compute.rate=[0.1,0.2]", ["compute.rate lists 2 rates for 25 users", "one for all or one each"]),
+        ("transmit.rate=[0.1,0.2]", ["transmit.rate lists 2 rates for 25 users", "one for all or one each"]),
         ("compute.rate=[]", ["compute.rate lists 0 rates for 25 users"]),
         ("data.samples_per_user=63", ["data.samples_per_user = 63", "train.batch = 64"]),
         ("data.partition=shards data.shards_per_user=1001", ["data.shards_per_user = 1001", "= 1000"]),

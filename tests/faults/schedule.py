@@ -116,7 +116,7 @@ def draw_schedule(seed: int) -> Schedule:
         compute_rates=tuple(rate * chance.uniform(0.6, 1.6) for _ in range(users)),
         snapshot="start",
         when=when,
-        transmit_rate=rate,
+        transmit_rates=(rate,) * users,
         backlog=chance.choice(["sum", "latest"]),
         parameters=PARAMETERS,
         message_bytes=None,

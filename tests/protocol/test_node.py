@@ -19,7 +19,6 @@ def make_node(**changes: Any) -> tuple[NodeCore, Vectors]:
     rules: dict[str, Any] = {
         "snapshot": "finish",
         "when": "on-update",
-        "transmit_rate": 0.1,
         "backlog": "sum",
         "psi": None,
         "own_weight": 1.0,
@@ -27,7 +26,7 @@ def make_node(**changes: Any) -> tuple[NodeCore, Vectors]:
         "payload_bytes": 40,
     }
     vectors = Vectors(models=USERS)
-    return NodeCore(ME, NodeRules(**{**rules, **changes}), 0.1, (0, 1), (0.5, 0.5), 7, vectors), vectors
+    return NodeCore(ME, NodeRules(**{**rules, **changes}), 0.1, 0.1, (0, 1), (0.5, 0.5), 7, vectors), vectors
 
 
 def message(vectors: Vectors, number: int = 0, arrived_s: float = 1.0, weight: float = 0.25) -> Message:

@@ -39,8 +39,8 @@ def make_peer(user: int = 2, everybody_is_there: bool = True, psi: int | None = 
         **changes,
     }
     vectors = Vectors(models=USERS)
-    node_rules = NodeRules("start", "on-update", 0.1, "sum", psi, 1.0, 0.0, 40)
-    node = NodeCore(user, node_rules, 0.1, rules["receivers"], (0.25,) * len(rules["receivers"]), 1, vectors)
+    node_rules = NodeRules("start", "on-update", "sum", psi, 1.0, 0.0, 40)
+    node = NodeCore(user, node_rules, 0.1, 0.1, rules["receivers"], (0.25,) * len(rules["receivers"]), 1, vectors)
     peer = PeerCore(node, PeerRules(**rules), vectors, PeerState(MY_EPOCH))
     if everybody_is_there:
         for other in others:

@@ -133,6 +133,17 @@ def test_poisson_transmissions_have_their_own_rate(transmit_rate: float, expecte
     assert abs(sent - mean) < 4 * math.sqrt(mean)
 
 
+def test_each_user_may_have_a_rate_of_transmissions_of_its_own() -> None:
+    rates = [0.05, 0.5, 2.0]
+    played = timeline(
+        "users=3", "transmit.when=poisson", f"transmit.rate={rates}", "transmit.backlog=latest", "compute.rate=10",
+        "duration_s=1000", "channel.kind=ideal",
+    )  # fmt: skip
+    sent = np.bincount([event.user for event in played.events if event.kind is EventKind.SENT])
+    expected = np.array(rates) * 1000
+    assert np.all(np.abs(sent - expected) < 4 * np.sqrt(expected))
+
+
 def test_computing_is_poisson_at_each_users_own_rate() -> None:
     rates = [0.05, 0.1, 0.5, 2.0]
     played = timeline("users=4", f"compute.rate={rates}", "duration_s=2000", "channel.kind=ideal")

@@ -10,9 +10,10 @@ _MOST_EVALUATIONS = 1_000_000  # a slip of the unit is more likely than a wish f
 def contradictions(config: Config) -> list[str]:
     """What is wrong between sections."""
     found = []
-    rate, users = config.compute.rate, config.users
-    if isinstance(rate, tuple) and len(rate) != users:
-        found.append(f"compute.rate lists {len(rate)} rates for {users} users; give one for all or one each")
+    users = config.users
+    for name, rate in (("compute.rate", config.compute.rate), ("transmit.rate", config.transmit.rate)):
+        if isinstance(rate, tuple) and len(rate) != users:
+            found.append(f"{name} lists {len(rate)} rates for {users} users; give one for all or one each")
     if config.task.kind != "quadratic" and config.data.samples_per_user < config.train.batch:
         found.append(
             f"data.samples_per_user = {config.data.samples_per_user} is less than one batch "

@@ -141,7 +141,7 @@ class Transmit(Section):
     when: Literal["on-update", "poisson"] = key(
         "on-update", "each update is sent as it finishes, or at the points of a Poisson process of its own"
     )
-    rate: float = key(0.1, "transmissions a second of one user (poisson)", "1/s", gt=0)
+    rate: Rate | tuple[Rate, ...] = key(0.1, "transmissions a second (poisson): one for all, or one a user", "1/s")
     backlog: Literal["sum", "latest"] = key(
         "sum", "what a Poisson transmission carries: all unsent updates, or the newest, even again"
     )

@@ -47,7 +47,6 @@ class Draco:
         return NodeRules(
             snapshot=setting.snapshot,
             when=setting.when,
-            transmit_rate=setting.transmit_rate,
             backlog=setting.backlog,
             psi=self.psi,
             own_weight=self.own_weight,
@@ -60,7 +59,8 @@ class Draco:
         graph = setting.graph
         vectors = Vectors(models=graph.users)
         receivers, row = graph.successors[user], weight_rows(self.weights, graph)[user]
-        node = NodeCore(user, self.rules(setting), setting.compute_rates[user], receivers, row, setting.seed, vectors)
+        rates = setting.compute_rates[user], setting.transmit_rates[user]
+        node = NodeCore(user, self.rules(setting), *rates, receivers, row, setting.seed, vectors)
         rules = PeerRules(
             users=graph.users,
             seed=setting.seed,
@@ -93,9 +93,9 @@ class DracoNetwork:
         rules = method.rules(setting)
         rows = weight_rows(method.weights, setting.graph)
         self.nodes = [
-            NodeCore(user, rules, rate, receivers, row, setting.seed, self.vectors)
-            for user, (rate, receivers, row) in enumerate(
-                zip(setting.compute_rates, setting.graph.successors, rows, strict=True)
+            NodeCore(user, rules, compute_rate, transmit_rate, receivers, row, setting.seed, self.vectors)
+            for user, (compute_rate, transmit_rate, receivers, row) in enumerate(
+                zip(setting.compute_rates, setting.transmit_rates, setting.graph.successors, rows, strict=True)
             )
         ]
 

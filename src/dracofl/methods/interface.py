@@ -21,7 +21,7 @@ class Setting:
     compute_rates: tuple[float, ...]
     snapshot: Literal["finish", "start"]
     when: Literal["on-update", "poisson"]
-    transmit_rate: float
+    transmit_rates: tuple[float, ...]
     backlog: Literal["sum", "latest"]
     parameters: int  # length of a model
     message_bytes: int | None  # of a whole model, if it is not to follow from its length

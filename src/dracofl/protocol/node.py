@@ -51,7 +51,6 @@ class NodeRules:
 
     snapshot: Literal["finish", "start"]
     when: Literal["on-update", "poisson"]
-    transmit_rate: float
     backlog: Literal["sum", "latest"]
     psi: int | None
     own_weight: float
@@ -86,6 +85,7 @@ class NodeCore:
         "_own_term",
         "_receivers",
         "_transmit_draws",
+        "_transmit_rate",
         "_vectors",
         "_weights",
         "rules",
@@ -98,6 +98,7 @@ class NodeCore:
         user: int,
         rules: NodeRules,
         compute_rate: float,
+        transmit_rate: float,
         receivers: tuple[int, ...],
         weights: tuple[float, ...] | None,
         seed: int,
@@ -108,6 +109,7 @@ class NodeCore:
         self.state = NodeState()
         self._own_term = (user, 1.0)  # its own model, the first term whenever something is added to it
         self._compute_rate = compute_rate
+        self._transmit_rate = transmit_rate
         self._receivers = receivers
         self._weights = weights
         self._vectors = vectors
@@ -228,7 +230,7 @@ class NodeCore:
         out.append(named(SetTimer, (_UPDATE_DUE, user, now_s + duration_s)))
 
     def _await_transmission(self, now_s: float, out: list[Command]) -> None:
-        wait_s = rng.exponential(self._transmit_draws, self.state.ticks) / self.rules.transmit_rate
+        wait_s = rng.exponential(self._transmit_draws, self.state.ticks) / self._transmit_rate
         self.state.ticks += 1
         out.append(SetTimer(Happening.TRANSMISSION_DUE, self.user, now_s + wait_s))
 
