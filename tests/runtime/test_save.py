@@ -16,7 +16,7 @@ from dracofl.protocol.headers import Header, Kind, shape_of
 from dracofl.protocol.messages import Message
 from dracofl.protocol.node import NONE
 from dracofl.protocol.peer import PeerCore, PeerState
-from dracofl.runtime.journal import Line
+from dracofl.runtime.journal import START, Line
 from dracofl.runtime.save import Saved, control_state, load, new_epoch, restore_control, resume, save
 
 ME = 1
@@ -143,6 +143,20 @@ def test_a_period_that_ended_since_is_over_and_its_budget_with_it(saved: Saved) 
     resume(core, saved, 2, since)
     assert (core.state.period, core.node.state.accepted) == (2, 1)
     assert next_end_s(core, 210.0) == 300.0
+
+
+def test_periods_that_a_start_found_over_are_over_and_what_it_accepted_then_is_counted(saved: Saved) -> None:
+    """Killed, started again in a later period, and killed once more before it saved: that period has one budget."""
+    core = new_core(2)
+    since: list[Line] = [
+        ["start", 330.0, {"epoch": 1}],
+        ["timer", 330.0, START, "x"],
+        ["update", 331.0, [], [], "", ""],
+    ]
+    resume(core, saved, 2, since)
+    assert (core.state.period, core.node.state.accepted) == (3, 1)
+    core.start(340.0)
+    assert (core.state.period, core.node.state.accepted) == (3, 1)
 
 
 @pytest.mark.parametrize("kind", ["model", "given"])

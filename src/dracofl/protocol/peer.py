@@ -89,6 +89,10 @@ class PeerState:
     members: dict[int, int] = field(default_factory=dict)  # who is there, and the epoch
 
 
+def periods_over(elapsed_s: float, period_s: float) -> int:
+    return int(elapsed_s // period_s)
+
+
 class PeerCore:
     def __init__(self, node: NodeCore, rules: PeerRules, vectors: Vectors, state: PeerState) -> None:
         self.node = node
@@ -96,13 +100,20 @@ class PeerCore:
         self.rules = rules
         self.vectors = vectors
         self.state = state
+        self._timers: dict[Happening, Callable[[float], list[Command]]] = {
+            Happening.UPDATE_DUE: node.update_due,
+            Happening.TRANSMISSION_DUE: node.transmission_due,
+            Happening.WINDOW_CLOSED: node.window_closed,
+            Happening.PERIOD_ENDED: self.period_ended,
+            Happening.HUB_OVERDUE: self.hub_overdue,
+        }
 
     def start(self, now_s: float) -> list[Command]:
         """Periods that ended while the peer was away are over: nobody waits for it to unify them."""
         out = self.node.start(now_s)
         if self.rules.period_s is None:
             return out
-        ended = int((now_s - self.state.period_shift_s) // self.rules.period_s)
+        ended = periods_over(now_s - self.state.period_shift_s, self.rules.period_s)
         if ended > self.state.period:
             self._end_period(ended, now_s, out)
         else:
@@ -111,15 +122,7 @@ class PeerCore:
 
     def timer(self, happening: Happening, now_s: float) -> list[Command]:
         """One that a `SetTimer` asked for."""
-        node = self.node
-        rings: dict[Happening, Callable[[float], list[Command]]] = {
-            Happening.UPDATE_DUE: node.update_due,
-            Happening.TRANSMISSION_DUE: node.transmission_due,
-            Happening.WINDOW_CLOSED: node.window_closed,
-            Happening.PERIOD_ENDED: self.period_ended,
-            Happening.HUB_OVERDUE: self.hub_overdue,
-        }
-        return rings[happening](now_s)
+        return self._timers[happening](now_s)
 
     # Who is there
 

@@ -22,10 +22,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from dracofl.clock import multiple
 from dracofl.errors import RunFolderError
+from dracofl.protocol.commands import Happening
 from dracofl.protocol.node import NONE, NodeState
-from dracofl.protocol.peer import PeerCore, PeerState
+from dracofl.protocol.peer import PeerCore, PeerState, periods_over
 from dracofl.protocol.vectors import VectorsState
-from dracofl.runtime.journal import Line
+from dracofl.runtime.journal import START, Line
 from dracofl.telemetry.storage import write_atomically
 
 FORMAT = 1
@@ -115,8 +116,12 @@ def resume(core: PeerCore, saved: Saved, epoch: int, since: Iterable[Line]) -> d
     sent = False
     for kind, now_s, *rest in since:
         sent = sent or kind == "sent"
-        if kind == "timer" and rest[0] == "PERIOD_ENDED":
+        if kind == "timer" and rest[0] == Happening.PERIOD_ENDED.name:
             peer.period, node.accepted = peer.period + 1, 0
+        elif kind == "timer" and rest[0] == START and core.rules.period_s is not None:
+            over = periods_over(now_s - peer.period_shift_s, core.rules.period_s)
+            if over > peer.period:
+                peer.period, node.accepted = over, 0
         elif kind == "update":
             node.accepted += 1
         elif kind == "model" or (kind == "given" and rest[2] is not None):
