@@ -21,7 +21,8 @@ from dracofl.protocol.headers import Kind, shape_of
 from dracofl.protocol.peer import PeerState
 from dracofl.runtime.journal import FileJournal, Line, read_journal
 from dracofl.runtime.parcel import Outbox, Parcel
-from dracofl.runtime.peer import Limits, Peer
+from dracofl.runtime.peer import Peer
+from dracofl.runtime.ports import Limits
 from dracofl.runtime.save import control_state
 from dracofl.runtime.virtual import VirtualNetwork
 from dracofl.telemetry.folder import RunFolder
@@ -170,6 +171,18 @@ def test_other_numbers_in_a_message_are_told(run: Path, kind: str) -> None:
     (sentence,) = replay(run).different
     assert sentence.startswith("peer 0, line ")
     assert sentence.endswith("a message carries other numbers")
+
+
+def test_other_numbers_of_a_local_update_are_told(run: Path) -> None:
+    place = first(lines_of(run, 1), "timer", "UPDATE_DUE")
+
+    def change(lines: list[Line]) -> None:
+        lines[place][3] = "0" * 32
+
+    rewrite(run, 1, change)
+    (sentence,) = replay(run).different
+    assert sentence.startswith(f"peer 1, line {place + 1}, ")
+    assert sentence.endswith("local update 0 has other numbers")
 
 
 def test_a_message_that_nobody_sent_is_told(run: Path) -> None:

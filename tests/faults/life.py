@@ -15,8 +15,10 @@ from dracofl.protocol.commands import Happening
 from dracofl.protocol.headers import shape_of
 from dracofl.protocol.peer import PeerState
 from dracofl.runtime.parcel import Outbox, Parcel
-from dracofl.runtime.peer import Limits, Peer, Unanswered
+from dracofl.runtime.peer import Peer
+from dracofl.runtime.ports import Limits
 from dracofl.runtime.save import Saved, resume
+from dracofl.runtime.transport import Unanswered
 
 if TYPE_CHECKING:
     from faults.world import World

@@ -23,8 +23,8 @@ from dracofl.protocol.commands import Happening
 from dracofl.protocol.headers import Answer, decode_answer
 from dracofl.runtime.journal import Line
 from dracofl.runtime.parcel import Parcel
-from dracofl.runtime.peer import Unanswered
 from dracofl.runtime.save import Saved
+from dracofl.runtime.transport import Unanswered
 
 _QUIET_PERIODS = 2.2  # until everybody must have come together
 _MOST_QUIET_PERIODS = 3.0  # after those, until somebody unifies

@@ -22,7 +22,8 @@ from dracofl.protocol.headers import Answer, Header, Kind, Verdict, decode_answe
 from dracofl.protocol.peer import PeerState
 from dracofl.runtime.journal import Line, MemoryJournal
 from dracofl.runtime.parcel import Parcel
-from dracofl.runtime.peer import Limits, Peer
+from dracofl.runtime.peer import Peer
+from dracofl.runtime.ports import Limits
 from dracofl.runtime.records import records_of
 from dracofl.telemetry.summary import summarise
 from dracofl.telemetry.tables import to_table

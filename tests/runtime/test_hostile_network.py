@@ -8,8 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,13 @@ import pytest
 pytest.importorskip("zenoh")
 
 import zenoh
+from zenoh_net import until as within
 
 from dracofl.config.node import load_node
 from dracofl.experiments.cluster import free_ports
 from dracofl.experiments.node import limits_of
 from dracofl.protocol.headers import Answer, Header, Kind, Verdict, decode, decode_answer, encode, encode_answer
 from dracofl.runtime.journal import read_journal
-from dracofl.runtime.transport import Reply
 from dracofl.runtime.zenoh import ZenohTransport
 from dracofl.runtime.zenoh_options import ZenohOptions, configuration
 
@@ -38,15 +37,6 @@ class Learner:
     def evaluate(self, model, final): return {{}}
 def learner(user, users): return Learner()
 """
-
-
-def until(condition: Callable[[], object], timeout_s: float = 20.0) -> bool:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 class Victim:
@@ -79,11 +69,11 @@ class Victim:
             self.said = {**self.said, **json.loads(line)}
 
     def begin(self) -> None:
-        assert until(lambda: "ready" in self.said, 60.0)
+        assert within(lambda: "ready" in self.said, 60.0)
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        assert until(lambda: self.said.get("updates", 0) > 5, 60.0)
+        assert within(lambda: self.said.get("updates", 0) > 5, 60.0)
 
     def memory_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -118,10 +108,10 @@ class Neighbour:
         self.transport = ZenohTransport(options(1, victim.address, OUR_EPOCH))
         self.transport.open(self._answer, lambda *_: None)
 
-    def _answer(self, _: int, data: bytes, reply: Reply) -> None:
+    def _answer(self, _: int, data: bytes) -> bytes:
         header = decode(data, self.shape, LENGTH)
         self.received += isinstance(header, Header) and header.kind == Kind.UPDATE and header.to_epoch == OUR_EPOCH
-        reply(encode_answer(Answer(Verdict.ACCEPTED, OUR_EPOCH, 0, 0.0, 0)))
+        return encode_answer(Answer(Verdict.ACCEPTED, OUR_EPOCH, 0, 0.0, 0))
 
     def header(self, sender: int = 1) -> Header:
         self.number += 1
@@ -157,7 +147,7 @@ def raw(victim: Victim) -> Iterator[zenoh.Session]:
     settings = configuration(options(3, victim.address, 1))
     settings["transport"]["link"]["rx"]["max_message_size"] = 1 << 30
     with zenoh.open(zenoh.Config.from_json5(json.dumps(settings))) as session:
-        assert until(lambda: list(session.get("draco/hostile/to/0/from/3", payload=b"x", timeout=1)))
+        assert within(lambda: list(session.get("draco/hostile/to/0/from/3", payload=b"x", timeout=1)))
         yield session
 
 
@@ -165,7 +155,7 @@ def raw(victim: Victim) -> Iterator[zenoh.Session]:
 def neighbour(victim: Victim) -> Iterator[Neighbour]:
     neighbour = Neighbour(victim)
     try:
-        assert until(neighbour.is_heard)
+        assert within(neighbour.is_heard)
         yield neighbour
     finally:
         neighbour.transport.close()
@@ -200,8 +190,8 @@ def test_rubbish_is_answered_counted_and_survived(victim: Victim, raw: zenoh.Ses
     assert reply.err.payload.to_bytes() == b"Timeout"
     raw.put("draco/hostile/to/0/from/3", b"rubbish")
     raw.put("draco/hostile/alive/3/1", b"rubbish")
-    assert until(neighbour.is_heard)
-    assert until(lambda: victim.said["refused"] >= before + len(rubbish))
+    assert within(neighbour.is_heard)
+    assert within(lambda: victim.said["refused"] >= before + len(rubbish))
     lines = victim.end()
     assert sum(line[0] == "refused" for line in lines) >= len(rubbish) + 1  # and the fixture's first
     assert lines[-2][0] == "stopped"
@@ -222,10 +212,10 @@ def test_a_flood_is_let_go_in_bounded_memory(victim: Victim, raw: zenoh.Session,
             heard += neighbour.is_heard()
     answers = sum(len(list(replies)) for replies in open_questions)
     peak_mb = max(peak_mb, victim.memory_mb())
-    assert until(neighbour.is_heard)
+    assert within(neighbour.is_heard)
     assert heard > 0
-    assert until(lambda: victim.said["updates"] > updates + 20)
-    assert until(lambda: neighbour.received > received)
+    assert within(lambda: victim.said["updates"] > updates + 20)
+    assert within(lambda: neighbour.received > received)
     assert peak_mb - before_mb < 100
     lines = victim.end()
     dropped = lines[-2][3]
@@ -238,13 +228,13 @@ def test_tokens_of_nobody_and_of_absurd_epochs(victim: Victim, raw: zenoh.Sessio
     names = ["9/1", "x/y", "-1/1", f"2/{10**20 - 1}", f"2/{2**64}", f"{10**20 - 1}/1", "0/1", f"2/{'9' * 4000}"]
     names += [f"2/{epoch}" for epoch in range(1, 3000)] + [f"{user}/5" for user in range(4, 3000)]
     tokens = [raw.liveliness().declare_token(f"draco/hostile/alive/{name}") for name in names]
-    assert until(lambda: 2 in victim.said["reaches"])
+    assert within(lambda: 2 in victim.said["reaches"])
     updates = victim.said["updates"]
-    assert until(lambda: victim.said["updates"] > updates + 20)
-    assert until(neighbour.is_heard)
+    assert within(lambda: victim.said["updates"] > updates + 20)
+    assert within(neighbour.is_heard)
     for token in tokens:
         token.undeclare()
-    assert until(lambda: 2 not in victim.said["reaches"])
-    assert until(neighbour.is_heard)
+    assert within(lambda: 2 not in victim.said["reaches"])
+    assert within(neighbour.is_heard)
     assert victim.memory_mb() - before_mb < 50
     assert victim.end()[-2][0] == "stopped"

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dracofl.errors import RunFolderError, StorageError
+from dracofl.protocol.commands import AskForModel, Happening, RecordFinish, SetTimer
 from dracofl.runtime.journal import FileJournal, Line, MemoryJournal, digest, read_journal
+from dracofl.tape import Free
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -142,6 +144,11 @@ def test_lines_of_several_peers_in_memory_keep_their_order() -> None:
 
 
 def test_a_digest_tells_commands_apart_and_survives_the_journal() -> None:
-    assert digest([1, 2]) == digest((1, 2))
-    assert digest([1, 2]) != digest([2, 1])
-    assert json.loads(json.dumps(digest([math.nan]))) == digest([math.nan])
+    free, finish = Free(7), RecordFinish(0, 7)
+    assert digest([free, finish]) == digest((free, finish))
+    assert digest([free, finish]) != digest([finish, free])
+    assert digest([Free(7)]) != digest([Free(8)])
+    assert digest([Free(7)]) != digest([AskForModel(7, 0)])
+    assert digest([AskForModel(1, 2)]) != digest([RecordFinish(1, 2)])  # the same fields under another name
+    never = SetTimer(Happening.UPDATE_DUE, 0, math.nan)
+    assert json.loads(json.dumps(digest([never]))) == digest([never])

@@ -13,7 +13,8 @@ from dracofl.config.load import load_config
 from dracofl.protocol.headers import shape_of
 from dracofl.protocol.peer import PeerState
 from dracofl.runtime.journal import Line, MemoryJournal
-from dracofl.runtime.peer import Limits, Peer
+from dracofl.runtime.peer import Peer
+from dracofl.runtime.ports import Limits
 from dracofl.runtime.records import records_of
 from dracofl.runtime.virtual import VirtualNetwork
 from dracofl.trace import EventRow, MessageRow

@@ -36,8 +36,13 @@ def _combine(vectors: dict[int, np.ndarray], operation: Combine) -> None:
     vectors[destination] = total
 
 
-def are_finite(numbers: np.ndarray) -> bool:
-    # The sum of squares suspects, in one pass; the exact test runs only then, as large finite numbers overflow it.
+def sum_of_squares(numbers: np.ndarray) -> float:
+    """In one pass and in float32: not finite if one of the numbers is not, or if they are very large."""
+    flat = numbers.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
-        flat = numbers.reshape(-1)
-        return math.isfinite(np.einsum("i,i->", flat, flat)) or bool(np.isfinite(flat).all())
+        return float(np.einsum("i,i->", flat, flat))
+
+
+def are_finite(numbers: np.ndarray) -> bool:
+    # The sum of squares suspects; the exact test runs only then, as large finite numbers overflow it.
+    return math.isfinite(sum_of_squares(numbers)) or bool(np.isfinite(numbers).all())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import sys
 import time
 from dataclasses import replace
@@ -31,7 +30,8 @@ from dracofl.runtime.certificates import Certificates, check
 from dracofl.runtime.clock import PeerClock
 from dracofl.runtime.journal import FileJournal, read_journal
 from dracofl.runtime.learners import Learner, TaskLearner, load_learner
-from dracofl.runtime.peer import Limits, Peer
+from dracofl.runtime.peer import Peer
+from dracofl.runtime.ports import Limits
 from dracofl.runtime.service import Pace, Service
 from dracofl.runtime.zenoh import ZenohTransport
 from dracofl.runtime.zenoh_options import ZenohOptions
@@ -138,7 +138,7 @@ class _Session:
         self._journal.write("start", clock.now_s(), save.control_state(core) | {"saved_lines": saved and saved.lines})
         service = Service(
             clock,
-            ZenohTransport(self._use_network(epoch)),
+            ZenohTransport(self._network(epoch)),
             self._learner,
             self._journal,
             self._pace(),
@@ -159,11 +159,7 @@ class _Session:
         state = PeerState(epoch)
         return build_peer_core(config, build_world(config), len(self._model), self._node.user, state)
 
-    def _use_network(self, epoch: int) -> ZenohOptions:
-        # Zenoh lets a link that went silent linger for 10 s, and one of its receiving threads with it. It has two: with
-        # two neighbours cut off, nobody would be heard. So there is one for each, and some to spare.
-        threads = min(self._config.users, 64) + 2
-        os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {threads}))")
+    def _network(self, epoch: int) -> ZenohOptions:
         return replace(self._options, epoch=epoch, max_message_bytes=2 * (HEADER_BYTES + 4 * len(self._model)) + 4096)
 
     def _pace(self) -> Pace:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dracofl.build import build_peer_core, build_problem, build_world
-from dracofl.compute.arithmetic import play
+from dracofl.compute.arithmetic import play, sum_of_squares
 from dracofl.config.load import load_config
 from dracofl.config.schema import Config
 from dracofl.errors import RunFolderError
@@ -207,7 +207,13 @@ class _Reader:
         if kind == "left":
             core.member_left(rest[0], rest[1])
             return []
-        return core.start(now_s) if rest[0] == START else core.timer(Happening[rest[0]], now_s)
+        if rest[0] == START:
+            return core.start(now_s)
+        if rest[0] == Happening.UPDATE_DUE.name and self._all.learning is not None:
+            trained = self.vectors[core.node.state.training]
+            if checksum(np.ascontiguousarray(trained)) != rest[1]:
+                self._differs(now_s, f"local update {core.node.state.finished} has other numbers")
+        return core.timer(Happening[rest[0]], now_s)
 
     def _arrival(self, kind: str, now_s: float, rest: list[Any]) -> bool:
         """False if its sender's replay is not there yet."""
@@ -221,7 +227,7 @@ class _Reader:
             numbers = self._numbers_of(kind, rest)
             if numbers is None:
                 return False
-            if checksum(np.ascontiguousarray(numbers)) != proof:
+            if (sum_of_squares(numbers) if kind == "update" else checksum(np.ascontiguousarray(numbers))) != proof:
                 self._differs(now_s, "a message carries other numbers")
             self.vectors[message.vector] = numbers
         if core.vectors.new() != message.vector:

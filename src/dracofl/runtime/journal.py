@@ -22,11 +22,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from dracofl.errors import RunFolderError
-from dracofl.telemetry.storage import storage_errors
+from dracofl.telemetry.storage import storage_error, storage_errors
 
 Line = list[Any]
 START = "START"
 """The name of the timer that begins it all."""
+_AS_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _TAIL_BYTES = 65536  # read at a time in search of the last whole line
 
 
@@ -42,10 +43,13 @@ class FileJournal:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def write(self, *line: Any) -> None:
-        rest = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        with storage_errors(self._path):
-            while rest:  # a disk that is nearly full takes a part, and says so only the next time
-                rest = rest[os.write(self._file, rest) :]
+        data = _AS_JSON(line).encode() + b"\n"
+        try:
+            written = os.write(self._file, data)
+            while written < len(data):  # a disk that is nearly full takes a part, and says so only the next time
+                written += os.write(self._file, data[written:])
+        except OSError as error:
+            raise storage_error(self._path, error) from error
 
     def close(self) -> None:
         os.close(self._file)
@@ -80,13 +84,14 @@ def read_journal(path: Path) -> Iterator[Line]:
         raise RunFolderError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def digest(parts: Iterable[Any]) -> str:
-    return hashlib.blake2b(repr(list(parts)).encode(), digest_size=6).hexdigest()
+def digest(commands: Iterable[Any]) -> str:
+    """Of named tuples: a short proof, for replay, that the same commands followed."""
+    text = _AS_JSON([(type(command).__name__, *command) for command in commands])
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def checksum(numbers: np.ndarray) -> str:
-    """Tells other numbers apart in a replay: against errors, not against attackers, so it may be quick. Every update
-    that is sent or arrives has one, and a cryptographic digest would take longer than all else that is done to it."""
+    """Tells other numbers apart in a replay: against errors, not against attackers, so it may be quick."""
     raw = np.frombuffer(numbers.data, np.uint8)
     whole = len(raw) // 8 * 8
     words = raw[:whole].view(np.uint64)

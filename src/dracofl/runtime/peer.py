@@ -10,14 +10,11 @@ arithmetic, writes the journal, and asks through its `Ports` for what takes time
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
 
 import numpy as np
 
-from dracofl.channels.interface import Delivery, Medium
-from dracofl.compute.arithmetic import are_finite, play
+from dracofl.channels.interface import Medium
+from dracofl.compute.arithmetic import are_finite, play, sum_of_squares
 from dracofl.errors import DivergedError
 from dracofl.protocol.commands import (
     AskForModel,
@@ -45,43 +42,14 @@ from dracofl.protocol.messages import Message
 from dracofl.protocol.peer import PeerCore
 from dracofl.runtime.journal import START, Journal, checksum, digest
 from dracofl.runtime.offsets import Offsets
+from dracofl.runtime.outgoing import Outgoing
 from dracofl.runtime.parcel import Parcel
+from dracofl.runtime.ports import Limits, Ports
+from dracofl.runtime.transport import Unanswered
 from dracofl.tape import Combine, Copy, Free, Train
 from dracofl.types import Fate
 
-_AT_ONCE = Delivery(0.0)
-
-
-class Unanswered(StrEnum):
-    """Why there is no answer to a parcel."""
-
-    LATE = "late"  # its time was over before it was its turn
-    UNREACHABLE = "unreachable"  # nobody was there to take it
-    TIMEOUT = "timeout"  # it may have arrived: only the receiver's journal can tell
-
-
-class Ports(Protocol):
-    """What a peer asks of its driver. Nothing here blocks."""
-
-    def set_timer(self, happening: Happening, at_s: float) -> None:
-        """At most one of a kind: a later one takes the place of the one before."""
-        ...
-
-    def train(self, number: int, model: np.ndarray) -> None:
-        """Begin local update `number` from a model that nobody else writes to; `Peer.trained` has the result."""
-        ...
-
-    def post(self, parcel: Parcel, at_s: float) -> None:
-        """Put it into the receiver's outbox at this time; `Peer.answered` has what became of it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    shape: bytes
-    parameters: int
-    norm: float
-    deadline_s: float  # a message that waited longer is not sent
+_ARITHMETIC = (Combine, Copy, Free)
 
 
 class Peer:
@@ -94,10 +62,10 @@ class Peer:
         self.offsets = Offsets()
         self.applied = 0
         self.refused = 0
-        self._medium = medium
         self._limits = limits
         self._ports = ports
         self._journal = journal
+        self._outgoing = Outgoing(core, medium, limits, self.offsets, ports, journal)
         self._trained: np.ndarray | None = None  # the update that is being computed, once it is
         self._is_due = False
         self._epochs: dict[int, int] = {}  # of the senders of updates that arrived, by their vectors, until settled
@@ -116,7 +84,7 @@ class Peer:
             self._is_due = True
             self._finish_if_ready(now_s)
             return
-        self._ring(happening, now_s)
+        self._tell("timer", now_s, happening.name, commands=self.core.timer(happening, now_s))
 
     def trained(self, update: np.ndarray, now_s: float, at_own_pace: bool = False) -> None:
         """The numbers are there. The update is finished when its drawn time is over too, or at once if free."""
@@ -147,15 +115,16 @@ class Peer:
         if sender is not None and sender != header.sender:
             verdict = Verdict.STRANGER
         numbers = np.frombuffer(data, "<f4", offset=HEADER_BYTES)
+        square = sum_of_squares(numbers) if verdict == Verdict.ACCEPTED else 0.0
         if verdict == Verdict.ACCEPTED:
-            verdict = self._look_at(numbers)
+            verdict = self._judge_size(numbers, square)
         if verdict != Verdict.ACCEPTED:
             return self._refuse(verdict, header.sender, header.number, len(data), now_s, header)
         if header.kind == Kind.ASK:
             return self._give_model(header, now_s)
         if header.kind == Kind.MODEL:
             return self._take_model(header, numbers, now_s)
-        return self._take_update(header, numbers, now_s)
+        return self._take_update(header, numbers, square, now_s)
 
     def answered(self, parcel: Parcel, data: bytes | memoryview | Unanswered, asked_s: float, now_s: float) -> None:
         """What became of a parcel."""
@@ -188,10 +157,10 @@ class Peer:
         # What neighbours send is finite and bounded, so the model is looked at once an update and not at every message.
         if not are_finite(self.model):
             raise DivergedError(time_s=now_s, user=self.user, operation="applying updates")
-        self._ring(Happening.UPDATE_DUE, now_s)
-
-    def _ring(self, happening: Happening, now_s: float) -> None:
-        self._tell("timer", now_s, happening.name, commands=self.core.timer(happening, now_s))
+        # All other numbers follow from these by the commands, so with them a replay knows whether they were the same.
+        proof = checksum(self.vectors[training])
+        commands = self.core.timer(Happening.UPDATE_DUE, now_s)
+        self._tell("timer", now_s, Happening.UPDATE_DUE.name, proof, commands=commands)
 
     def _tell(self, *line: object, commands: list[Command]) -> None:
         """Journal first: what happened is on record before it has consequences."""
@@ -200,12 +169,10 @@ class Peer:
         assert isinstance(now_s, float)
         self._carry_out(commands, now_s)
 
-    def _look_at(self, numbers: np.ndarray) -> Verdict:
-        # In one pass where all is well. Squares of large numbers overflow, so a sum that is not finite proves nothing.
-        with np.errstate(over="ignore", invalid="ignore"):
-            square = float(np.einsum("i,i->", numbers, numbers))
+    def _judge_size(self, numbers: np.ndarray, square: float) -> Verdict:
         if square <= self._limits.norm**2:
             return Verdict.ACCEPTED
+        # Squares of large numbers overflow, so a sum that is not finite proves nothing.
         return Verdict.TOO_LARGE if are_finite(numbers) else Verdict.NOT_FINITE
 
     def _refuse(
@@ -226,7 +193,7 @@ class Peer:
         head = encode_answer(Answer(verdict, self.core.state.epoch, number, now_s, length))
         return head if model is None else head + model.astype("<f4", copy=False).tobytes()
 
-    def _take_update(self, header: Header, numbers: np.ndarray, now_s: float) -> bytes:
+    def _take_update(self, header: Header, numbers: np.ndarray, square: float, now_s: float) -> bytes:
         vector = self.core.vectors.new()
         self.vectors[vector] = numbers
         self._epochs[vector] = header.epoch
@@ -234,7 +201,7 @@ class Peer:
         commands = self.core.update_arrived(header, message, now_s)
         over = any(isinstance(command, Settle) and command.fate == Fate.OVER_BUDGET for command in commands)
         verdict = Verdict.OVER_BUDGET if over else Verdict.ACCEPTED
-        self._tell("update", now_s, header[1:-1], message, checksum(numbers), commands=commands)
+        self._tell("update", now_s, header[1:-1], message, square, commands=commands)
         return self._answer(verdict, header.number, now_s)
 
     def _take_model(self, header: Header, numbers: np.ndarray, now_s: float) -> bytes:
@@ -265,7 +232,8 @@ class Peer:
             self.core.no_newer_model()
             self._tell("given", now_s, neighbour, answer.epoch, None, None, "", commands=[])
             return
-        verdict = self._look_at(numbers) if answer.number > question.number else Verdict.NOT_NEWER
+        newer = answer.number > question.number
+        verdict = self._judge_size(numbers, sum_of_squares(numbers)) if newer else Verdict.NOT_NEWER
         if verdict != Verdict.ACCEPTED:
             self._note_refusal(verdict, "ANSWER", neighbour, answer.epoch, answer.number, len(data), now_s)
             return
@@ -289,7 +257,7 @@ class Peer:
 
     def _carry_out(self, commands: list[Command], now_s: float) -> None:
         for command in commands:
-            if isinstance(command, Combine | Copy | Free):
+            if isinstance(command, _ARITHMETIC):
                 with np.errstate(over="ignore", invalid="ignore"):
                     play(self.vectors, command)
             elif isinstance(command, Train):
@@ -301,98 +269,19 @@ class Peer:
             elif isinstance(command, Settle):
                 self._settle(command, now_s)
             elif isinstance(command, SendUpdate):
-                self._send_update(command, now_s)
+                self._outgoing.send_update(command, self.vectors[command.vector], now_s)
+                self._let_go(command.vector)
             elif isinstance(command, SendModel):
-                self._send_model(command, now_s)
+                self._outgoing.send_model(command, self.vectors[command.vector], now_s)
+                self._let_go(command.vector)
             elif isinstance(command, AskForModel):
-                self._ask(command, now_s)
+                self._outgoing.ask(command, now_s)
 
     def _settle(self, command: Settle, now_s: float) -> None:
         message = command.message
         self.applied += command.fate == Fate.APPLIED
         epoch = self._epochs.pop(message.vector)
         self._journal.write("settled", now_s, epoch, list(message), command.fate.value, command.reason)
-
-    def _send_update(self, send: SendUpdate, now_s: float) -> None:
-        assert send.weights is not None  # "delivered" is refused between real peers
-        airtime_s, deliveries = self._transmit("update", send.number, send.receivers, send.payload_bytes, now_s)
-        payload, members = self.vectors[send.vector], self.core.state.members
-        outcomes, parcels = [], []
-        for receiver, weight, delivery in zip(send.receivers, send.weights, deliveries, strict=True):
-            fate, reason = delivery.fate, delivery.reason
-            if fate is None and receiver not in members:
-                fate, reason = Fate.LOST, Unanswered.UNREACHABLE.value
-            outcomes.append([receiver, weight, members.get(receiver, 0), "" if fate is None else fate.value, reason])
-            if fate is None:
-                parcels.append((self._parcel(Kind.UPDATE, receiver, send, weight, payload, now_s), delivery.delay_s))
-        self._journal.write(
-            "sent",
-            now_s,
-            send.number,
-            send.updates,
-            send.finished_s,
-            send.payload_bytes,
-            airtime_s,
-            outcomes,
-        )
-        for parcel, delay_s in parcels:
-            self._ports.post(parcel, now_s + delay_s)
-        self._let_go(send.vector)
-
-    def _parcel(
-        self, kind: Kind, receiver: int, send: SendUpdate, weight: float, payload: np.ndarray, now_s: float
-    ) -> Parcel:
-        header = self._header(kind, receiver, send.number, now_s)._replace(
-            updates=send.updates, weight=weight, finished_s=send.finished_s, length=len(payload)
-        )
-        return Parcel(header, payload, (send.number,), now_s + self._limits.deadline_s)
-
-    def _send_model(self, send: SendModel, now_s: float) -> None:
-        receivers = send.receivers
-        airtime_s, deliveries = 0.0, [_AT_ONCE] * len(receivers)
-        if not send.reliable:
-            airtime_s, deliveries = self._transmit("model", send.period, receivers, send.payload_bytes, now_s)
-        word = "unified" if send.hub == self.user else "relayed"
-        payload = self.vectors[send.vector]
-        members = self.core.state.members
-        self._journal.write(word, now_s, send.hub, send.period, send.payload_bytes, airtime_s)
-        for receiver, delivery in zip(receivers, deliveries, strict=True):
-            if delivery.fate is None and receiver in members:
-                header = self._header(Kind.MODEL, receiver, send.period, now_s)
-                header = header._replace(hub=send.hub, weight=1.0, length=len(payload))
-                parcel = Parcel(header, payload, (send.period,), math.inf)
-                self._ports.post(parcel, now_s + delivery.delay_s)
-        self._let_go(send.vector)
-
-    def _ask(self, ask: AskForModel, now_s: float) -> None:
-        header = self._header(Kind.ASK, ask.neighbour, ask.unified_period, now_s)
-        self._ports.post(Parcel(header, np.zeros(0, np.float32), (), math.inf), now_s)
-
-    def _header(self, kind: Kind, receiver: int, number: int, now_s: float) -> Header:
-        state, user = self.core.state, self.user
-        return Header(
-            kind,
-            user,
-            receiver,
-            state.epoch,
-            state.members.get(receiver, 0),
-            number,
-            updates=0,
-            hub=user,
-            weight=0.0,
-            finished_s=now_s,
-            sent_s=now_s,
-            offset_s=self.offsets.of(receiver),
-            length=0,
-            shape=self._limits.shape,
-        )
-
-    def _transmit(
-        self, content: str, index: int, receivers: tuple[int, ...], size: int, now_s: float
-    ) -> tuple[float, list[Delivery]]:
-        if self._medium is None:
-            return 0.0, [_AT_ONCE] * len(receivers)
-        return self._medium.transmit(content, self.user, index, receivers, size, now_s)
 
     def _let_go(self, vector: int) -> None:
         """Parcels hold the numbers themselves; the core's reference ends here."""

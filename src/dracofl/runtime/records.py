@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from dracofl.protocol.headers import Verdict
 from dracofl.protocol.messages import Message
 from dracofl.runtime.journal import Line
-from dracofl.runtime.peer import Unanswered
+from dracofl.runtime.transport import Unanswered
 from dracofl.trace import EventKind, EventRow, MessageRow
 from dracofl.types import Fate
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Protocol
 
-from dracofl.runtime.peer import Unanswered
+OnMessage = Callable[[int, bytes], bytes | None]
+"""Told whom a message came from and what it was, on a thread of the network's. Returns what to answer, if anything.
 
-Reply = Callable[[bytes], None]
-"""Answers one message. May be called from any thread, once; a message may also stay without an answer."""
-
-OnMessage = Callable[[int, bytes, Reply], None]
-"""Told whom a message came from and what it was, on a thread of the network's: it must return at once.
-
-The number is the sender as the network knows it. A header in the message that names another one is a lie."""
+The number is the sender as the network knows it. A header in the message that names another one is a lie. Messages
+wait for one another here, so it must not wait for anything slow."""
 
 OnMember = Callable[[int, int, bool], None]
 """Told that a user of an epoch is there (True) or gone (False), on a thread of the network's."""
+
+
+class Unanswered(StrEnum):
+    """Why there is no answer to a parcel."""
+
+    LATE = "late"  # its time was over before it was its turn
+    UNREACHABLE = "unreachable"  # nobody was there to take it
+    TIMEOUT = "timeout"  # it may have arrived: only the receiver's journal can tell
 
 
 class Transport(Protocol):

@@ -5,27 +5,29 @@
 
 A `put` to a dead peer succeeds in silence, which is why messages are queries. With certificates, who may use which of
 these keys is bound to the common name of the certificate: user 2 can neither send as user 1, nor receive or answer for
-it, nor announce it. Callbacks run on threads of Zenoh's, so they only hand over.
+it, nor announce it. Messages are taken in by threads of ours, out of a short queue: when it is full Zenoh reads no more
+from the links, and senders have to wait.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
-import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dracofl.errors import ConfigError, DracoError
-from dracofl.runtime.peer import Unanswered
-from dracofl.runtime.transport import OnMember, OnMessage
+from dracofl.runtime.transport import OnMember, OnMessage, Unanswered
 from dracofl.runtime.zenoh_options import ZenohOptions, configuration
 
 if TYPE_CHECKING:
     from zenoh import LivelinessToken, Querier, Query, Sample, Session
 
+_READERS = 2  # while one waits for room for its answer on a slow link, the other goes on
 
 _NUMBER = "(0|[1-9][0-9]{0,19})"
 _SOURCE_LINE = re.compile(r" at [^\s\]]*\.rs:[0-9]+\.?")
@@ -44,8 +46,8 @@ class ZenohTransport:
         self._session: Session | None = None
         self._token: LivelinessToken | None = None
         self._queriers: dict[int, Querier] = {}  # by receiver: they know whether it is there
-        self._waiting: dict[int, weakref.WeakSet[_Reply]] = {}  # by sender: what we owe an answer
-        self._lock = threading.Lock()  # on the two above, on what was dropped and on closing
+        self._readers: list[threading.Thread] = []
+        self._lock = threading.Lock()  # on what was dropped and on closing
 
     def open(self, on_message: OnMessage, on_member: OnMember) -> None:
         options = self._options
@@ -54,6 +56,7 @@ class ZenohTransport:
             from dracofl.runtime.certificates import check
 
             check(options.certificates, options.user)
+        _have_threads(options.users)
         try:
             session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(options))))
         except zenoh.ZError as error:
@@ -64,12 +67,15 @@ class ZenohTransport:
         for receiver in range(options.users):
             if receiver != options.user:
                 self._queriers[receiver] = session.declare_querier(self._key_to(receiver))
-        session.declare_queryable(
+        queries = session.declare_queryable(
             f"{self._prefix}/to/{options.user}/from/*",
-            lambda query: self._take(query, on_message),
+            zenoh.handlers.FifoChannel(options.max_waiting),
             complete=True,  # of two that claim to be one user, a message goes to one
             allowed_origin=zenoh.Locality.REMOTE,
         )
+        for _ in range(_READERS):
+            self._readers.append(threading.Thread(target=self._read, args=(queries, on_message), daemon=True))
+            self._readers[-1].start()
         session.liveliness().declare_subscriber(
             f"{self._prefix}/alive/*/*", lambda sample: self._notice(sample, on_member), history=True
         )
@@ -108,30 +114,30 @@ class ZenohTransport:
             token.undeclare()  # type: ignore[no-untyped-call]  # at once: a half-open connection can hold up the rest
         if session is not None:
             session.close()  # type: ignore[no-untyped-call]
+        for reader in self._readers:
+            reader.join()
 
     def _key_to(self, receiver: int) -> str:
         return f"{self._prefix}/to/{receiver}/from/{self._options.user}"
 
-    def _take(self, query: Query, on_message: OnMessage) -> None:
-        match, payload = self._message_key.fullmatch(str(query.key_expr)), query.payload
-        options, sender = self._options, -1 if match is None else int(match[1])
-        limit, is_other = options.max_message_bytes, 0 <= sender < options.users and sender != options.user
-        if not is_other or payload is None or len(payload) > limit:
+    def _read(self, queries: Iterable[Query], on_message: OnMessage) -> None:
+        zenoh = _import_zenoh()
+        for query in queries:  # until the session is closed
+            with query:  # one that is left without a reply ends, and its sender knows at once
+                answer = self._answer_to(query, on_message)
+                if answer is not None:
+                    with suppress(zenoh.ZError):  # closed in the meantime: the sender has seen it
+                        query.reply(query.key_expr, answer)
+
+    def _answer_to(self, query: Query, on_message: OnMessage) -> bytes | None:
+        match, payload, options = self._message_key.fullmatch(str(query.key_expr)), query.payload, self._options
+        sender = -1 if match is None else int(match[1])
+        is_other = 0 <= sender < options.users and sender != options.user
+        if not is_other or payload is None or len(payload) > options.max_message_bytes:
             with self._lock:
                 self.dropped += 1
-            query.drop()  # type: ignore[no-untyped-call]
-            return
-        with self._lock:
-            waiting = self._waiting.setdefault(sender, weakref.WeakSet())
-            reply = None if len(waiting) >= options.max_waiting else _Reply(query, limit, waiting)
-            if reply is not None:
-                waiting.add(reply)
-            else:
-                self.dropped += 1
-        if reply is None:
-            query.drop()  # type: ignore[no-untyped-call]
-        else:
-            on_message(sender, payload.to_bytes(), reply)
+            return None
+        return on_message(sender, payload.to_bytes())
 
     def _notice(self, sample: Sample, on_member: OnMember) -> None:
         match, zenoh = self._member_key.fullmatch(str(sample.key_expr)), self._zenoh
@@ -142,25 +148,10 @@ class ZenohTransport:
             on_member(user, epoch, sample.kind == zenoh.SampleKind.PUT)
 
 
-class _Reply:
-    """Answers a query, from any thread. If it is forgotten instead, the query ends and the sender knows at once."""
-
-    __slots__ = ("__weakref__", "_limit", "_query", "_waiting")
-
-    def __init__(self, query: Query, limit: int, waiting: weakref.WeakSet[_Reply]) -> None:
-        self._query: Query | None = query  # Zenoh ends a query when the last who holds it lets go
-        self._limit = limit
-        self._waiting = waiting
-
-    def __call__(self, data: bytes) -> None:
-        _check_size(data, self._limit)
-        query, self._query = self._query, None
-        self._waiting.discard(self)
-        if query is None:
-            raise RuntimeError("a message is answered once")
-        # closed in the meantime: the sender has seen it
-        with suppress(_import_zenoh().ZError), query:
-            query.reply(query.key_expr, data)
+def _have_threads(users: int) -> None:
+    # Zenoh lets a link that went silent linger for 10 s, and one of its receiving threads with it. It has two: with two
+    # neighbours cut off, nobody would be heard. So there is one for each, and some to spare.
+    os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {min(users, 64) + 2}))")
 
 
 def _check_size(data: bytes, limit: int) -> None:

@@ -32,6 +32,8 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}; what was saved before is intact"
-        ) from error
+        raise storage_error(path, error) from error
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"cannot write {path}: {error.strerror or error}; what was saved before is intact")

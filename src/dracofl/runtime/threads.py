@@ -1,0 +1,91 @@
+"""The threads of a peer that wait for something slow: a training, an evaluation, a neighbour's answer."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from dracofl.runtime.parcel import Outbox, Parcel
+
+IN_FLIGHT = 4  # messages to one neighbour that wait for its answer
+
+
+class Worker:
+    """One thread, one task at a time. What a task raises is told to `fail`."""
+
+    def __init__(self, name: str, fail: Callable[[BaseException], None]) -> None:
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._fail = fail
+        self.busy = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def begin(self, task: Callable[[], None]) -> None:
+        self.busy = True
+        self._tasks.put(task)
+
+    def end(self) -> None:
+        self._tasks.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                task()
+            except BaseException as error:
+                self._fail(error)
+            self.busy = False
+
+
+class Sender:
+    """The outbox of one neighbour and the threads that empty it: while one waits for an answer, another sends."""
+
+    def __init__(
+        self,
+        receiver: int,
+        capacity: int,
+        exchange: Callable[[int, Parcel], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._receiver = receiver
+        self._exchange = exchange
+        self._fail = fail
+        self._outbox = Outbox(capacity)
+        self._changed = threading.Condition()
+        self._ending = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"to peer {receiver}", daemon=True) for _ in range(IN_FLIGHT)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, parcel: Parcel, note_merged: Callable[[int, int], None]) -> None:
+        with self._changed:  # until it is noted what is in a message, that must not be sent
+            merged = self._outbox.put(parcel)
+            if merged is not None:
+                note_merged(*merged)
+            self._changed.notify()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not len(self._outbox) and not self._ending:
+                    self._changed.wait()
+                if self._ending:
+                    return
+                parcel = self._outbox.take()
+            try:
+                self._exchange(self._receiver, parcel)
+            except BaseException as error:
+                self._fail(error)
+                return
