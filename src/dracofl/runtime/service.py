@@ -1,7 +1,7 @@
 """The driver of a real peer: the clock, the threads and the network around a `Peer`.
 
 The peer is one thread's at a time: whoever holds the turn. A thread first waits for what is slow, without the turn,
-and then tells the peer what came of it: one trains, one evaluates, four for each neighbour send and wait for the answer,
+and then tells the peer what came of it: one trains, one evaluates, two for each neighbour send and wait for the answer,
 the network's own bring messages and news of members, and the caller's rings the timers. So nothing slow stands in the
 way of a message, a slow neighbour is waited for by its own threads alone, and a message is applied and answered by the
 thread that brought it: handing it over to another would take longer than applying it.

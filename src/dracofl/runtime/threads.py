@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dracofl.runtime.parcel import Outbox, Parcel
 
-IN_FLIGHT = 4  # messages to one neighbour that wait for its answer
+IN_FLIGHT = 2  # messages to one neighbour that wait for its answer; more would fill the queue of a slow link
 
 
 class Worker:
