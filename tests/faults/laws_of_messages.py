@@ -23,6 +23,14 @@ _REPETITION = frozenset({Verdict.DUPLICATE, Verdict.EARLIER_SENDER})
 _TAKEN = frozenset({Verdict.ACCEPTED, Verdict.OVER_BUDGET})
 
 
+def _taken(life: Life, parcel: Parcel, verdict: Verdict) -> list[Key]:
+    """The updates in it, if this peer took them."""
+    header = parcel.header
+    if header.kind != Kind.UPDATE or verdict not in _TAKEN:
+        return []
+    return [Key(header.sender, header.epoch, number, life.user) for number in parcel.numbers]
+
+
 class NothingIsTakenTwice(Law):
     """Nobody takes a message of the same sender, epoch and number twice: not later, and not after a restart."""
 
@@ -31,11 +39,7 @@ class NothingIsTakenTwice(Law):
         self._taken: set[Key] = set()
 
     def arrived(self, life: Life, parcel: Parcel, verdict: Verdict) -> None:
-        header = parcel.header
-        if header.kind != Kind.UPDATE or verdict not in _TAKEN:
-            return
-        for number in parcel.numbers:
-            key = Key(header.sender, header.epoch, number, life.user)
+        for key in _taken(life, parcel, verdict):
             self.require(key not in self._taken, key, "is taken again by", life)
             self._taken.add(key)
 
@@ -167,11 +171,7 @@ class EveryMessageHasOneFate(Law):
         self._seen: dict[Key, Fate] = {}
 
     def arrived(self, life: Life, parcel: Parcel, verdict: Verdict) -> None:
-        header = parcel.header
-        if header.kind != Kind.UPDATE or verdict not in _TAKEN:
-            return
-        for number in parcel.numbers:
-            key = Key(header.sender, header.epoch, number, life.user)
+        for key in _taken(life, parcel, verdict):
             if verdict == Verdict.OVER_BUDGET:
                 self._seen[key] = Fate.OVER_BUDGET
             elif self.world.schedule.method.window_s:
