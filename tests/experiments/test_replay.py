@@ -173,6 +173,15 @@ def test_other_numbers_in_a_message_are_told(run: Path, kind: str) -> None:
     assert sentence.endswith("a message carries other numbers")
 
 
+def test_a_peer_that_was_killed_while_it_saved_went_on_from_the_state_before(run: Path) -> None:
+    def change(lines: list[Line]) -> None:
+        again = ["start", 0.0, {**lines[0][2], "saved_lines": 2}]
+        lines[1:1] = [["saved", 0.0], ["saved", 0.0], again]  # of the second there is a line, and no file
+
+    rewrite(run, 1, change)
+    assert replay(run).different == []
+
+
 def test_other_numbers_of_a_local_update_are_told(run: Path) -> None:
     place = first(lines_of(run, 1), "timer", "UPDATE_DUE")
 

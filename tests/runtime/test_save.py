@@ -17,7 +17,7 @@ from dracofl.protocol.messages import Message
 from dracofl.protocol.node import NONE
 from dracofl.protocol.peer import PeerCore, PeerState
 from dracofl.runtime.journal import START, Line
-from dracofl.runtime.save import Saved, control_state, load, new_epoch, restore_control, resume, save
+from dracofl.runtime.save import Saved, control_state, load, new_epoch, prepare_save, restore_control, resume
 
 ME = 1
 CHANGES = [
@@ -69,7 +69,7 @@ def next_end_s(core: PeerCore, now_s: float) -> float:
 @pytest.fixture
 def saved(tmp_path: Path) -> Saved:
     core, vectors = lived_core()
-    save(tmp_path / "peer.npz", core, vectors, "this one", 1234.5, lines=3)
+    prepare_save(tmp_path / "peer.npz", core, vectors, "this one", 1234.5, lines=3)()
     found = load(tmp_path / "peer.npz", "this one")
     assert found is not None
     return found
@@ -214,7 +214,7 @@ def test_members_are_to_be_met_again(saved: Saved) -> None:
 def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, damage: object) -> None:
     path = tmp_path / "peer.npz"
     core, vectors = lived_core()
-    save(path, core, vectors, "this one", 0.0, 0)
+    prepare_save(path, core, vectors, "this one", 0.0, 0)()
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(RunFolderError, match=r"peer\.npz is damaged: .*; remove it to begin again"):
         load(path, "this one")
@@ -226,14 +226,14 @@ def test_a_file_of_another_version_is_refused_with_both_numbers(
     core, vectors = lived_core()
     with monkeypatch.context() as patch:
         patch.setattr("dracofl.runtime.save.FORMAT", 9)
-        save(tmp_path / "peer.npz", core, vectors, "this one", 0.0, 0)
+        prepare_save(tmp_path / "peer.npz", core, vectors, "this one", 0.0, 0)()
     with pytest.raises(RunFolderError, match="it has format 9, and this version writes 1"):
         load(tmp_path / "peer.npz", "this one")
 
 
 def test_the_state_of_another_configuration_is_refused(tmp_path: Path) -> None:
     core, vectors = lived_core()
-    save(tmp_path / "peer.npz", core, vectors, "another one", 0.0, 0)
+    prepare_save(tmp_path / "peer.npz", core, vectors, "another one", 0.0, 0)()
     with pytest.raises(RunFolderError, match="belongs to another configuration: put that back, or name another folder"):
         load(tmp_path / "peer.npz", "this one")
 
@@ -241,14 +241,14 @@ def test_the_state_of_another_configuration_is_refused(tmp_path: Path) -> None:
 def test_a_state_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "peer.npz"
     core, vectors = lived_core()
-    save(path, core, vectors, "this one", 0.0, 7)
+    prepare_save(path, core, vectors, "this one", 0.0, 7)()
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(StorageError, match="No space left on device"):
-        save(path, core, vectors, "this one", 0.0, 8)
+        prepare_save(path, core, vectors, "this one", 0.0, 8)()
     monkeypatch.undo()
     found = load(path, "this one")
     assert found is not None

@@ -119,6 +119,7 @@ class World:
     pace: dict[str, Any] = field(default_factory=dict)
     deadline_s: float = math.inf
     learner: Callable[[int], Any] = Learner
+    disk_takes_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.config = load_config("tiny", [*BASE, *self.changes])
@@ -151,7 +152,7 @@ class World:
                 self.learner(user),
                 journal,
                 Pace(**options),
-                self.saves.append,
+                self._prepare_save,
             )
             core = build_peer_core(self.config, world, PARAMETERS, user, PeerState(EPOCH))
             limits = Limits(shape_of("test"), PARAMETERS, 1e6, self.deadline_s)
@@ -166,6 +167,13 @@ class World:
             thread.join(timeout=30)
             assert not thread.is_alive()
         return self.results
+
+    def _prepare_save(self, now_s: float) -> Callable[[], None]:
+        def write() -> None:
+            time.sleep(self.disk_takes_s)
+            self.saves.append(now_s)
+
+        return write
 
     def _run(self, user: int) -> None:
         try:
@@ -263,6 +271,15 @@ def test_a_slow_training_makes_the_update_late_and_holds_up_no_message() -> None
     assert len(arrived) > 20
     ages = [line[1] - line[3][7] for line in arrived]
     assert np.median(ages) < 0.25 * TIME_SCALE  # half the time of a training
+
+
+def test_a_slow_disk_holds_up_no_message_and_fewer_states_are_saved() -> None:
+    world = World(["users=2", "compute.rate=4"], duration_s=40, pace={"save_every_s": 1.0}, disk_takes_s=0.5)
+    assert world.run() == {0: "finished", 1: "finished"}
+    assert 2 <= len(world.saves) <= 2 * 5
+    arrived = world.lines(0, "update")
+    assert len(arrived) > 20
+    assert np.median([line[1] - line[3][7] for line in arrived]) < 0.25 * TIME_SCALE  # half of what a save takes
 
 
 def test_a_slow_neighbour_slows_no_message_to_another_and_what_waits_for_it_is_summed_up() -> None:

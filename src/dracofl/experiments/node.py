@@ -6,6 +6,7 @@ import hashlib
 import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -142,14 +143,14 @@ class _Session:
             self._learner,
             self._journal,
             self._pace(),
-            self._save,
+            self._prepare_save,
         )
         limits = limits_of(config, node, self._learner.init())
         self._peer = Peer(core, vectors.pop(node.user), radio_of(config), limits, service, self._journal)
         self._peer.vectors.update(vectors)
         keep_blocks()
         # So that one that is killed soon knows when its time began and what it had accepted.
-        self._save(clock.now_s())
+        self._prepare_save(clock.now_s())()
         watcher.began(node, tuple(sorted(core.neighbours())), str(self.folder.path), saved is not None)
         status = service.run(self._peer, _Watched(watcher, stop))
         self._finish(service, status)
@@ -173,10 +174,11 @@ class _Session:
             waiting=node.waiting,
         )
 
-    def _save(self, now_s: float) -> None:
-        peer = self._peer
+    def _prepare_save(self, now_s: float) -> Callable[[], None]:
+        peer, path = self._peer, self._state_file
         self._journal.write("saved", now_s)
-        save.save(self._state_file, peer.core, peer.vectors, self._identity, self._starts_at, self._journal.lines)
+        lines = self._journal.lines
+        return save.prepare_save(path, peer.core, peer.vectors, self._identity, self._starts_at, lines)
 
     def _finish(self, service: Service, status: str) -> None:
         now_s, peer = service.clock.now_s(), self._peer
@@ -185,7 +187,7 @@ class _Session:
         if self._config.evaluate.users != 0:
             service.evaluate_finally(now_s)
         self._journal.write("stopped", now_s, status, service.dropped)
-        self._save(now_s)
+        self._prepare_save(now_s)()
         self._journal.close()
         jax.clear_caches()  # type: ignore[no-untyped-call]  # nothing is computed any more, and the results need room
         give_back()

@@ -149,7 +149,8 @@ class _Reader:
         self._all, self._user = replayer, user
         self._core: PeerCore | None = None
         self._epoch = 0
-        self._saved: dict[int, dict[int, np.ndarray]] = {}  # vectors at the lines where the state was saved
+        # Vectors at the lines where the state was saved: the last two, as a kill may come before the file is there.
+        self._saved: dict[int, dict[int, np.ndarray]] = {}
         self.gave_up = False  # at a line that cannot have been written where it stands
 
     def read_on(self) -> bool:
@@ -172,7 +173,8 @@ class _Reader:
         if kind == "start":
             self._start(rest[0])
         elif kind == "saved":
-            self._saved = {self.place + 1: {name: vector.copy() for name, vector in self.vectors.items()}}
+            vectors = {name: vector.copy() for name, vector in self.vectors.items()}
+            self._saved = {**dict(list(self._saved.items())[-1:]), self.place + 1: vectors}
         elif kind == "gave" and self._all.learning is not None:
             self._all.keep(("gave", rest[2]), self.vectors[self._user].copy())
         elif kind in ("update", "model", "given"):

@@ -12,7 +12,7 @@ import json
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -44,9 +44,10 @@ class Saved:
     vectors: dict[int, np.ndarray]  # the model under the user's name, and what waited
 
 
-def save(
+def prepare_save(
     path: Path, core: PeerCore, vectors: dict[int, np.ndarray], identity: str, starts_at: float, lines: int
-) -> None:
+) -> Callable[[], None]:
+    """Takes the state as it is now. What it returns writes that, later and on any thread: disks can be slow."""
     node = core.node.state
     kept = {core.user, node.unsent, *(message.vector for message in node.window)} - {NONE}
     header = {
@@ -64,7 +65,7 @@ def save(
     def write(file: BinaryIO) -> None:
         np.savez(file, header=text, names=names, vectors=matrix)
 
-    write_atomically(path, write)
+    return lambda: write_atomically(path, write)
 
 
 def load(path: Path, identity: str) -> Saved | None:

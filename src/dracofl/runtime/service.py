@@ -1,10 +1,10 @@
 """The driver of a real peer: the clock, the threads and the network around a `Peer`.
 
 The peer is one thread's at a time: whoever holds the turn. A thread first waits for what is slow, without the turn,
-and then tells the peer what came of it: one trains, one evaluates, two for each neighbour send and wait for the answer,
-the network's own bring messages and news of members, and the caller's rings the timers. So nothing slow stands in the
-way of a message, a slow neighbour is waited for by its own threads alone, and a message is applied and answered by the
-thread that brought it: handing it over to another would take longer than applying it.
+and then tells the peer what came of it: one trains, one evaluates, one saves, two for each neighbour send and wait for
+the answer, the network's own bring messages and news of members, and the caller's rings the timers. So nothing slow
+stands in the way of a message, a slow neighbour is waited for by its own threads alone, and a message is applied and
+answered by the thread that brought it: handing it over to another would take longer than applying it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Service:
         learner: Learner,
         journal: Journal,
         pace: Pace,
-        save: Callable[[float], None],
+        prepare_save: Callable[[float], Callable[[], None]],
     ) -> None:
         self.clock = clock
         self.scores: dict[str, float] = {}  # of the last evaluation
@@ -72,7 +72,7 @@ class Service:
         self._learner = learner
         self._journal = journal
         self._pace = pace
-        self._save = save
+        self._prepare_save = prepare_save  # takes the peer's state, and returns how to write it
         self._peer: Peer | None = None
         self._turn = threading.Condition(threading.Lock())  # who holds it may touch the peer, and what is below
         self._sleeps_until_s = -math.inf  # the loop, if it sleeps
@@ -82,6 +82,7 @@ class Service:
         self._senders: dict[int, Sender] = {}
         self._trainer = Worker("training", self._fail)
         self._evaluator = Worker("evaluation", self._fail)
+        self._saver = Worker("saving", self._fail)
         self._evaluations = 0
         self._next_save_s = math.inf
         self._ending = False
@@ -142,8 +143,8 @@ class Service:
             sender.stop()
         for sender in self._senders.values():
             sender.join()
-        self._trainer.end()
-        self._evaluator.end()
+        for worker in (self._trainer, self._evaluator, self._saver):
+            worker.end()
         self._transport.close()
 
     def _loop(self, observer: Observer) -> str:
@@ -167,7 +168,8 @@ class Service:
             if started and every_s is not None and now_s >= multiple(self._evaluations, every_s):
                 self._begin_evaluation(now_s, every_s)
             if now_s >= self._next_save_s:
-                self._save(now_s)
+                if not self._saver.busy:  # on a very slow disk fewer are saved
+                    self._saver.begin(self._prepare_save(now_s))
                 self._next_save_s = now_s + (self._pace.save_every_s or math.inf)
             self._sleep(started)
 
