@@ -176,7 +176,8 @@ def test_other_numbers_in_a_message_are_told(run: Path, kind: str) -> None:
 def test_a_peer_that_was_killed_while_it_saved_went_on_from_the_state_before(run: Path) -> None:
     def change(lines: list[Line]) -> None:
         again = ["start", 0.0, {**lines[0][2], "saved_lines": 2}]
-        lines[1:1] = [["saved", 0.0], ["saved", 0.0], again]  # of the second there is a line, and no file
+        # Of the second save there is a line, and no file; and so it goes once more.
+        lines[1:1] = [["saved", 0.0], ["saved", 0.0], again, ["saved", 0.0], again]
 
     rewrite(run, 1, change)
     assert replay(run).different == []

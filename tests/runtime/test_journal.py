@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -125,6 +126,32 @@ def test_a_full_disk_is_said_to_be_full() -> None:
     with pytest.raises(StorageError, match="No space left on device"):
         journal.write("timer", 1.0)
     journal.close()
+
+
+def test_after_a_line_that_was_not_written_whole_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would stand behind half a line, and all that follows could not be read."""
+    path, journal, really = tmp_path / "journal", FileJournal(tmp_path / "journal"), os.write
+    journal.write("timer", 1.0)
+
+    def half(file: int, data: bytes) -> int:
+        if data.startswith(b"["):
+            return really(file, data[:7])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(StorageError, match="No space left on device"):
+        journal.write("timer", 2.0)
+    monkeypatch.setattr(os, "write", really)
+    with pytest.raises(StorageError, match="No space left on device"):
+        journal.write("timer", 3.0)
+    journal.close()
+    assert list(read_journal(path)) == [["timer", 1.0]]
+    journal = FileJournal(path)
+    journal.write("timer", 4.0)
+    journal.close()
+    assert list(read_journal(path)) == [["timer", 1.0], ["timer", 4.0]]
 
 
 def test_a_disk_that_takes_a_line_in_parts_gets_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from dracofl.experiments.node import radio_of
 from dracofl.protocol.headers import shape_of
 from dracofl.protocol.peer import PeerState
 from dracofl.runtime.clock import PeerClock
-from dracofl.runtime.journal import Line, MemoryJournal
+from dracofl.runtime.journal import START, Line, MemoryJournal
 from dracofl.runtime.learners import Checked
 from dracofl.runtime.peer import Peer
 from dracofl.runtime.ports import Limits
@@ -120,6 +120,7 @@ class World:
     deadline_s: float = math.inf
     learner: Callable[[int], Any] = Learner
     disk_takes_s: float = 0.0
+    starts_in_s: float = 0.1  # real seconds
 
     def __post_init__(self) -> None:
         self.config = load_config("tiny", [*BASE, *self.changes])
@@ -133,7 +134,7 @@ class World:
         self._threads: list[threading.Thread] = []
 
     def run(self, meanwhile: Callable[[], None] = lambda: None) -> dict[int, str | BaseException]:
-        world, starts_at = build_world(self.config), time.time() + 0.1
+        world, starts_at = build_world(self.config), time.time() + self.starts_in_s
         for user in range(self.config.users):
             journal = MemoryJournal(user, self.journals.setdefault(user, []))
             journal.write("start", 0.0, {"epoch": EPOCH})
@@ -236,6 +237,15 @@ def test_a_peer_that_is_asked_to_stop_stops_and_the_others_see_it_go() -> None:
     assert world.peers[1].core.reachable() == ()
     last = world.lines(1, "sent")[-1]
     assert [outcome[3:] for outcome in last[7]] == [["lost", "unreachable"]]
+
+
+def test_a_peer_that_starts_late_knows_which_periods_are_over_before_it_hears_of_anybody() -> None:
+    world = World(["users=2"], duration_s=60, starts_in_s=-1.0)  # 20 s, in periods of 8
+    assert world.run() == {0: "finished", 1: "finished"}
+    for user, peer in world.peers.items():
+        inputs = [line for _, line in world.journals[user] if line[0] in ("timer", "came", "update", "model", "given")]
+        assert inputs[0][2] == START
+        assert peer.core.state.period_shift_s < 1.0  # their clocks were not set at the very same moment
 
 
 def test_a_local_update_takes_its_drawn_time_at_least() -> None:

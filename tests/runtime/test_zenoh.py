@@ -207,14 +207,28 @@ def test_messages_that_are_too_large_are_refused_aloud(net: Net) -> None:
     assert second.send(0, bytes(1000)) == b"1000 bytes of 1"
 
 
-def test_when_nobody_reads_messages_wait_and_none_is_lost(net: Net, slow: Slow) -> None:
-    first, second = net.node(0, slow.answer, max_waiting=2), net.node(1)
+def test_a_message_that_nobody_can_handle_is_let_go_and_the_next_one_is_taken(net: Net) -> None:
+    def fail_at_first(sender: int, data: bytes) -> bytes | None:
+        if data == b"bad":
+            raise MemoryError
+        return answer_size(sender, data)
+
+    first, second = net.node(0, fail_at_first), net.node(1)
     assert until(lambda: 0 in second.members)
-    for number in range(10):
+    for _ in range(5):  # more than there are threads that read
+        assert second.send(0, b"bad") == Unanswered.TIMEOUT
+    assert second.send(0, b"good") == b"4 bytes of 1"
+    assert first.transport.dropped == 5
+
+
+def test_when_nobody_reads_messages_wait_and_none_is_lost(net: Net, slow: Slow) -> None:
+    first, second = net.node(0, slow.answer, max_waiting=1), net.node(1)
+    assert until(lambda: 0 in second.members)
+    for number in range(3 * USERS):
         assert second.send(0, b"%d" % number, timeout_s=0.05) == Unanswered.TIMEOUT
     assert len(first.heard) <= 2  # one for each thread that reads
     slow.may_answer.set()
-    assert until(lambda: len(first.heard) == 10)
+    assert until(lambda: len(first.heard) == 3 * USERS)
     assert second.send(0, b"x") == b"at last"
 
 

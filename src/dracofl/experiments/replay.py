@@ -194,8 +194,11 @@ class _Reader:
         if state["saved_lines"] is None:
             self.vectors = {self._user: self._all.learning[0].copy()}
         else:
+            # That file was there, so it is the one to go on from until another one is.
+            saved = self._saved[state["saved_lines"]]
+            self._saved = {state["saved_lines"]: saved}
             kept = {self._user, *self._core.vectors.state.references}
-            self.vectors = {name: one for name, one in self._saved[state["saved_lines"]].items() if name in kept}
+            self.vectors = {name: vector.copy() for name, vector in saved.items() if name in kept}
 
     @property
     def core(self) -> PeerCore:

@@ -36,6 +36,8 @@ class Journal(Protocol):
 
 
 class FileJournal:
+    _error: OSError | None = None  # after which nothing is written: it would stand behind half a line
+
     def __init__(self, path: Path) -> None:
         self._path = path
         with storage_errors(path):
@@ -45,10 +47,13 @@ class FileJournal:
     def write(self, *line: Any) -> None:
         data = _AS_JSON(line).encode() + b"\n"
         try:
+            if self._error is not None:
+                raise self._error
             written = os.write(self._file, data)
             while written < len(data):  # a disk that is nearly full takes a part, and says so only the next time
                 written += os.write(self._file, data[written:])
         except OSError as error:
+            self._error = error
             raise storage_error(self._path, error) from error
 
     def close(self) -> None:

@@ -85,7 +85,7 @@ class Service:
         self._saver = Worker("saving", self._fail)
         self._evaluations = 0
         self._next_save_s = math.inf
-        self._ending = False
+        self._started = self._ending = False
         self._failure: BaseException | None = None
 
     # Ports: the peer asks with the turn
@@ -127,9 +127,14 @@ class Service:
         """Until its duration is over ("finished") or somebody wants it to stop ("stopped"). Everything is joined."""
         self._peer = peer
         try:
+            with self._turn:  # a peer that was away first learns which periods are over, and then what others say
+                self._begin_if_due(self.clock.now_s())
             self._transport.open(self._on_message, self._on_member)
             with self._turn:
-                status = self._loop(observer)
+                try:
+                    status = self._loop(observer)
+                finally:
+                    self._ending = True  # before anybody else has the turn: the peer may be half changed
         finally:
             self._end()
         self._raise_failure()  # of the last moments
@@ -148,14 +153,12 @@ class Service:
         self._transport.close()
 
     def _loop(self, observer: Observer) -> str:
-        started, looked = False, -math.inf
+        looked = -math.inf
         every_s = self._pace.evaluate_every_s
         while True:
             self._raise_failure()
             now_s = self.clock.now_s()
-            if not started and now_s >= 0.0:
-                self._begin(now_s)
-                started = True
+            self._begin_if_due(now_s)
             if time.monotonic() - looked > _NAP_S:
                 looked = time.monotonic()
                 observer.passed(self, now_s)
@@ -165,28 +168,31 @@ class Service:
                 return "finished"
             self._ring(now_s)
             self._send_due(now_s)
-            if started and every_s is not None and now_s >= multiple(self._evaluations, every_s):
+            if self._started and every_s is not None and now_s >= multiple(self._evaluations, every_s):
                 self._begin_evaluation(now_s, every_s)
             if now_s >= self._next_save_s:
                 if not self._saver.busy:  # on a very slow disk fewer are saved
                     self._saver.begin(self._prepare_save(now_s))
                 self._next_save_s = now_s + (self._pace.save_every_s or math.inf)
-            self._sleep(started)
+            self._sleep()
 
-    def _begin(self, now_s: float) -> None:
+    def _begin_if_due(self, now_s: float) -> None:
+        if self._started or now_s < 0.0:
+            return
+        self._started = True
         self.peer.start(now_s)
         self._next_save_s = now_s + (self._pace.save_every_s or math.inf)
         if self._pace.evaluate_every_s is not None:  # a peer that was started again does not catch up on these
             self._evaluations = math.ceil(now_s / self._pace.evaluate_every_s) if now_s > 1.0 else 0
 
-    def _sleep(self, started: bool) -> None:
+    def _sleep(self) -> None:
         """Give the turn away until something is due."""
         due_s = [*self._timers.values(), self._next_save_s, self._pace.duration_s]
         if self._pace.evaluate_every_s is not None:
             due_s.append(multiple(self._evaluations, self._pace.evaluate_every_s))
         if self._on_the_radio:
             due_s.append(self._on_the_radio[0][0])
-        if not started:
+        if not self._started:
             due_s.append(0.0)
         self._sleeps_until_s = min(due_s)
         wait_s = self.clock.real_s(self._sleeps_until_s - self.clock.now_s())

@@ -64,7 +64,11 @@ class Sender:
         with self._changed:  # until it is noted what is in a message, that must not be sent
             merged = self._outbox.put(parcel)
             if merged is not None:
-                note_merged(*merged)
+                try:
+                    note_merged(*merged)
+                except BaseException:
+                    self._ending = True
+                    raise
             self._changed.notify()
 
     def stop(self) -> None:

@@ -69,7 +69,7 @@ class ZenohTransport:
                 self._queriers[receiver] = session.declare_querier(self._key_to(receiver))
         queries = session.declare_queryable(
             f"{self._prefix}/to/{options.user}/from/*",
-            zenoh.handlers.FifoChannel(options.max_waiting),
+            zenoh.handlers.FifoChannel(options.max_waiting * options.users),
             complete=True,  # of two that claim to be one user, a message goes to one
             allowed_origin=zenoh.Locality.REMOTE,
         )
@@ -123,21 +123,28 @@ class ZenohTransport:
     def _read(self, queries: Iterable[Query], on_message: OnMessage) -> None:
         zenoh = _import_zenoh()
         for query in queries:  # until the session is closed
-            with query:  # one that is left without a reply ends, and its sender knows at once
-                answer = self._answer_to(query, on_message)
-                if answer is not None:
-                    with suppress(zenoh.ZError):  # closed in the meantime: the sender has seen it
-                        query.reply(query.key_expr, answer)
+            # Whatever is wrong with one message, the next one is taken. Closed in the meantime: the sender has seen it.
+            try:
+                with query:  # one that is left without a reply ends, and its sender knows at once
+                    answer = self._answer_to(query, on_message)
+                    if answer is not None:
+                        with suppress(zenoh.ZError):
+                            query.reply(query.key_expr, answer)
+            except Exception:
+                self._drop()
 
     def _answer_to(self, query: Query, on_message: OnMessage) -> bytes | None:
         match, payload, options = self._message_key.fullmatch(str(query.key_expr)), query.payload, self._options
         sender = -1 if match is None else int(match[1])
         is_other = 0 <= sender < options.users and sender != options.user
         if not is_other or payload is None or len(payload) > options.max_message_bytes:
-            with self._lock:
-                self.dropped += 1
+            self._drop()
             return None
         return on_message(sender, payload.to_bytes())
+
+    def _drop(self) -> None:
+        with self._lock:
+            self.dropped += 1
 
     def _notice(self, sample: Sample, on_member: OnMember) -> None:
         match, zenoh = self._member_key.fullmatch(str(sample.key_expr)), self._zenoh

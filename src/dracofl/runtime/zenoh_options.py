@@ -36,7 +36,7 @@ class ZenohOptions:
     insecure: bool = False  # allow other machines without certificates
     lease_s: float = 2.0  # a peer that is silent for longer is gone
     max_message_bytes: int = 64 * 1024 * 1024
-    max_waiting: int = 8  # messages that wait to be read; then their senders have to wait
+    max_waiting: int = 2  # messages for each user that may wait to be read; then the links are not read
     queue_batches: int = 16  # of 64 KB each, in the queue of a link
 
     def __post_init__(self) -> None:

@@ -1,0 +1,58 @@
+"""The threads of a peer that wait for something slow."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import pytest
+
+from dracofl.protocol.headers import Header, Kind, shape_of
+from dracofl.runtime.parcel import Parcel
+from dracofl.runtime.threads import IN_FLIGHT, Sender, Worker
+
+
+def parcel(number: int) -> Parcel:
+    header = Header(Kind.UPDATE, 0, 1, 1, 1, number, 1, 0, 0.5, 0.0, 0.0, math.nan, 2, shape_of("test"))
+    return Parcel(header, np.ones(2, np.float32), (number,), math.inf)
+
+
+def test_a_sum_that_could_not_be_noted_is_not_sent() -> None:
+    go_on, busy = threading.Event(), threading.Semaphore(0)
+    sent: list[tuple[int, ...]] = []
+
+    def exchange(_receiver: int, parcel: Parcel) -> None:
+        sent.append(parcel.numbers)
+        busy.release()
+        go_on.wait(timeout=10)
+
+    def full(*_: int) -> None:
+        raise OSError("no space left")
+
+    sender = Sender(1, 1, exchange, pytest.fail)
+    for number in range(IN_FLIGHT):
+        sender.put(parcel(number), full)
+        assert busy.acquire(timeout=10)
+    sender.put(parcel(10), full)  # waits
+    with pytest.raises(OSError, match="no space"):
+        sender.put(parcel(11), full)
+    go_on.set()
+    sender.stop()
+    sender.join()
+    assert sent == [(number,) for number in range(IN_FLIGHT)]
+
+
+def test_a_worker_tells_what_a_task_raises_and_takes_the_next() -> None:
+    errors: list[BaseException] = []
+    done = threading.Event()
+    worker = Worker("test", errors.append)
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    worker.begin(fail)
+    worker.begin(done.set)
+    assert done.wait(timeout=10)
+    worker.end()
+    assert [str(error) for error in errors] == ["broken"]
