@@ -38,6 +38,7 @@ def test_a_sum_that_could_not_be_noted_is_not_sent() -> None:
     with pytest.raises(OSError, match="no space"):
         sender.put(parcel(11), full)
     go_on.set()
+    assert not busy.acquire(timeout=0.5)
     sender.stop()
     sender.join()
     assert sent == [(number,) for number in range(IN_FLIGHT)]
