@@ -162,11 +162,12 @@ def bare(seconds: float) -> float:
 
 def bare_process(user: int, ports: list[int], seconds: float) -> None:
     """One of the two: answers what arrives, and does nothing with it; the first one asks, when it is told to."""
-    os.environ.setdefault("ZENOH_RUNTIME", "(rx: (worker_threads: 4))")  # as two peers have it
     import zenoh
 
+    from dracofl.runtime.zenoh import have_threads
     from dracofl.runtime.zenoh_options import ZenohOptions, configuration
 
+    have_threads(users=2)
     mine, other = f"tcp/127.0.0.1:{ports[user]}", f"tcp/127.0.0.1:{ports[1 - user]}"
     options = ZenohOptions("bare", user, 2, 1, listen=(mine,), connect=(other,), discovery=False)
     data, answer = bytes(MESSAGE_BYTES), bytes(ANSWER_BYTES)

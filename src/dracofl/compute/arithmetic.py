@@ -11,6 +11,9 @@ import numpy as np
 
 from dracofl.tape import Combine, Copy, Free
 
+PLAIN = (Combine, Copy, Free)
+"""What `play` plays."""
+
 
 def play(vectors: dict[int, np.ndarray], operation: Combine | Copy | Free) -> None:
     if isinstance(operation, Combine):

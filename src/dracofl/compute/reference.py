@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dracofl.compute.arithmetic import are_finite, play
+from dracofl.compute.arithmetic import PLAIN, are_finite, play
 from dracofl.compute.compressors import compress
 from dracofl.compute.evaluation import Evaluation, measure, snapshot
 from dracofl.compute.problem import Problem
 from dracofl.compute.timings import Timings
 from dracofl.errors import DivergedError
-from dracofl.tape import Combine, Compress, Copy, Free, Operation, Train
+from dracofl.tape import Combine, Compress, Copy, Operation, Train
 
 
 class ReferenceExecutor:
@@ -61,7 +61,7 @@ class ReferenceExecutor:
 
     def _play(self, operation: Operation) -> None:
         vectors, timings = self.vectors, self._timings
-        if isinstance(operation, Combine | Copy | Free):
+        if isinstance(operation, PLAIN):
             with timings.under("aggregation"):
                 play(vectors, operation)
                 if isinstance(operation, Combine):

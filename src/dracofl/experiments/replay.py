@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dracofl.build import build_peer_core, build_problem, build_world
-from dracofl.compute.arithmetic import play, sum_of_squares
+from dracofl.compute.arithmetic import PLAIN, play, sum_of_squares
 from dracofl.config.load import load_config
 from dracofl.config.schema import Config
 from dracofl.errors import RunFolderError
@@ -30,7 +30,7 @@ from dracofl.protocol.peer import PeerCore, PeerState
 from dracofl.runtime.journal import START, Line, checksum, digest, read_journal
 from dracofl.runtime.records import Key, Merges, merges_in
 from dracofl.runtime.save import restore_control
-from dracofl.tape import Combine, Copy, Free, Train
+from dracofl.tape import Train
 from dracofl.telemetry.folder import RunFolder
 from dracofl.telemetry.run import Run
 
@@ -277,7 +277,7 @@ class _Reader:
 
     def _carry_out(self, command: Command) -> None:
         vectors = self.vectors
-        if isinstance(command, Combine | Copy | Free):
+        if isinstance(command, PLAIN):
             play(vectors, command)
         elif isinstance(command, Train):
             assert self._all.learning is not None

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from dracofl.channels.interface import Medium
-from dracofl.compute.arithmetic import are_finite, play, sum_of_squares
+from dracofl.compute.arithmetic import PLAIN, are_finite, play, sum_of_squares
 from dracofl.errors import DivergedError
 from dracofl.protocol.commands import (
     AskForModel,
@@ -46,10 +46,8 @@ from dracofl.runtime.outgoing import Outgoing
 from dracofl.runtime.parcel import Parcel
 from dracofl.runtime.ports import Limits, Ports
 from dracofl.runtime.transport import Unanswered
-from dracofl.tape import Combine, Copy, Free, Train
+from dracofl.tape import Train
 from dracofl.types import Fate
-
-_ARITHMETIC = (Combine, Copy, Free)
 
 
 class Peer:
@@ -257,7 +255,7 @@ class Peer:
 
     def _carry_out(self, commands: list[Command], now_s: float) -> None:
         for command in commands:
-            if isinstance(command, _ARITHMETIC):
+            if isinstance(command, PLAIN):
                 with np.errstate(over="ignore", invalid="ignore"):
                     play(self.vectors, command)
             elif isinstance(command, Train):

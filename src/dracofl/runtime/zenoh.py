@@ -56,7 +56,7 @@ class ZenohTransport:
             from dracofl.runtime.certificates import check
 
             check(options.certificates, options.user)
-        _have_threads(options.users)
+        have_threads(options.users)
         try:
             session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(options))))
         except zenoh.ZError as error:
@@ -123,14 +123,13 @@ class ZenohTransport:
     def _read(self, queries: Iterable[Query], on_message: OnMessage) -> None:
         zenoh = _import_zenoh()
         for query in queries:  # until the session is closed
-            # Whatever is wrong with one message, the next one is taken. Closed in the meantime: the sender has seen it.
             try:
                 with query:  # one that is left without a reply ends, and its sender knows at once
                     answer = self._answer_to(query, on_message)
                     if answer is not None:
-                        with suppress(zenoh.ZError):
+                        with suppress(zenoh.ZError):  # closed in the meantime: the sender has seen it
                             query.reply(query.key_expr, answer)
-            except Exception:
+            except Exception:  # whatever is wrong with one message, the next one is taken
                 self._drop()
 
     def _answer_to(self, query: Query, on_message: OnMessage) -> bytes | None:
@@ -155,7 +154,7 @@ class ZenohTransport:
             on_member(user, epoch, sample.kind == zenoh.SampleKind.PUT)
 
 
-def _have_threads(users: int) -> None:
+def have_threads(users: int) -> None:
     # Zenoh lets a link that went silent linger for 10 s, and one of its receiving threads with it. It has two: with two
     # neighbours cut off, nobody would be heard. So there is one for each, and some to spare.
     os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {min(users, 64) + 2}))")
