@@ -128,7 +128,7 @@ def build_simulator(config: Config, world: World, parameter_count: int) -> Simul
         evaluate_every_s=config.evaluate.every_s,
         evaluate_every_events=config.evaluate.every_events,
         # Long enough for the users of a large network to have work side by side, short enough to be stopped soon.
-        stretch_trainings=min(max(64, 2 * config.users), 256),
+        stretch_trainings=min(max(64, 4 * config.users), 256),
         stretch_operations=16_384,
     )
 

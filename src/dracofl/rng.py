@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from math import log1p as _log1p
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,10 +76,27 @@ def uniforms(seed: int, purpose: str, who: int, others: npt.NDArray[np.integer])
 
 def generator(seed: int, purpose: str, *who: int) -> np.random.Generator:
     """A NumPy generator of its own for this purpose, for shuffles and bulk samples."""
-    first = stream(seed, purpose, *who)
+    return np.random.Generator(np.random.Philox(key=_philox_key(stream(seed, purpose, *who))))
+
+
+class Shuffles:
+    """`generator(seed, purpose, *who).permutation` again and again. To start a generator anew takes a tenth of the time
+    it takes to make one, which is about that of a shuffle."""
+
+    def __init__(self) -> None:
+        self._bits = np.random.Philox(key=_philox_key(0))
+        self._start = self._bits.state
+        self._generator = np.random.Generator(self._bits)
+
+    def permutation(self, values: npt.NDArray[Any], seed: int, purpose: str, *who: int) -> npt.NDArray[Any]:
+        self._start["state"]["key"] = _philox_key(stream(seed, purpose, *who))
+        self._bits.state = self._start
+        return self._generator.permutation(values)
+
+
+def _philox_key(first: int) -> npt.NDArray[np.uint64]:
     # As uint64: NumPy would round a list that mixes small and large integers to floats.
-    key = np.array([first, _mix(first ^ _GOLDEN)], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key))
+    return np.array([first, _mix(first ^ _GOLDEN)], dtype=np.uint64)
 
 
 def _mix_array(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -347,3 +347,11 @@ def test_different_names_give_different_generators() -> None:
     samples = [rng.generator(*name).random(2000) for name in names]
     for one, other in itertools.combinations(samples, 2):
         assert are_unrelated(one, other)
+
+
+def test_shuffles_are_those_of_a_new_generator_each_time() -> None:
+    shuffles, values = rng.Shuffles(), np.arange(37)
+    for user in range(3):
+        for epoch in range(3):
+            fresh = rng.generator(5, "batches", user, epoch).permutation(values)
+            assert shuffles.permutation(values, 5, "batches", user, epoch).tolist() == fresh.tolist()

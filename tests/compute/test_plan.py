@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dracofl.compute.blocks import Assembler, Block, Shape
-from dracofl.compute.plan import Planner, Wave
+from dracofl.compute.dealing import Wave
+from dracofl.compute.plan import Planner
 from dracofl.tape import Combine, Compress, Compression, Copy, Evaluate, Free, Operation, Train
 
 USERS = 3
@@ -172,8 +173,9 @@ def tapes(draw: st.DrawFn) -> list[list[Operation]]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(tapes(), st.sampled_from([SMALL, WIDE, ROOMY]), st.integers(1, 3))
-def test_blocks_make_what_the_tape_says(stretches: list[list[Operation]], shape: Shape, lanes: int) -> None:
+@given(tapes(), st.sampled_from([(WIDE, 1), *((shape, lanes) for shape in (SMALL, ROOMY) for lanes in (1, 2, 3))]))
+def test_blocks_make_what_the_tape_says(stretches: list[list[Operation]], device: tuple[Shape, int]) -> None:
+    shape, lanes = device
     slow, fast = InOrder(), InBlocks(shape, lanes)
     for stretch in stretches:
         slow.play(stretch)
@@ -188,7 +190,7 @@ def trains(*users: int) -> list[Operation]:
 
 def test_independent_trainings_are_dealt_out_and_dependent_ones_are_not() -> None:
     fast = InBlocks(ROOMY, lanes=2)
-    fast.play(trains(0, 1, 2, 0, 1))
+    fast.play(trains(0, 2, 0, 2, 0))
     (wave,) = fast.waves
     assert sorted(len(lane) for lane in wave.lanes) == [2, 3]
     chain = InBlocks(ROOMY, lanes=2)

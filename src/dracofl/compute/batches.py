@@ -28,6 +28,7 @@ class Batches:
         self._local_steps = local_steps
         self._order = order
         self._seed = seed
+        self._shuffles = rng.Shuffles()
         self._epochs: dict[int, tuple[int, np.ndarray]] = {}  # user -> its latest epoch and that epoch's batches
 
     def rows(self, user: int, number: int) -> np.ndarray:
@@ -55,7 +56,7 @@ class Batches:
         if kept is not None and kept[0] == epoch:
             return kept[1]
         rows = self._rows_by_user[user]
-        shuffled = rng.generator(self._seed, "batches", user, epoch).permutation(rows)
+        shuffled = self._shuffles.permutation(rows, self._seed, "batches", user, epoch)
         whole = len(rows) // self._batch
         batches = shuffled[: whole * self._batch].reshape(whole, self._batch)
         self._epochs[user] = epoch, batches

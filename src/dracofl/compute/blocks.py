@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dracofl.compute.plan import Action, HostCompress, Node, Wave
+from dracofl.compute.dealing import HostCompress, Node, Wave
+from dracofl.compute.plan import Action
 from dracofl.tape import Evaluate
 
 
@@ -199,7 +200,7 @@ class _Draft:
 
     def add(self, node: Node) -> None:
         # Trainings of a group run at once, after its combinations: they must not depend on one another.
-        if self._group and (len(self._group) == self._shape.width or self._group[0].level != node.level):
+        if self._group and (len(self._group) == self._shape.width or self._group[0].wave != node.wave):
             self.close_group()
         self.nodes.append(node)
         self._group_open = True

@@ -23,8 +23,9 @@ import numpy as np
 from dracofl.compute.arithmetic import are_finite
 from dracofl.compute.blocks import Assembler, Block, BlockWave, Shape
 from dracofl.compute.compressors import compress
+from dracofl.compute.dealing import Node, Term
 from dracofl.compute.evaluation import Evaluation, measure, snapshot
-from dracofl.compute.plan import Node, Planner, Term
+from dracofl.compute.plan import Planner
 from dracofl.compute.problem import Problem
 from dracofl.compute.program import Program, compile_program
 from dracofl.compute.reference import failed
@@ -33,7 +34,7 @@ from dracofl.compute.timings import Timings
 from dracofl.errors import ConfigError
 from dracofl.tape import Evaluate, Operation, Train
 
-_HANDING_OVER_S = 2e-4  # to another thread and back, on top of the call itself
+_HANDING_OVER_S = 1.5e-3  # to another thread and back, while the control plane has the interpreter most of the time
 _WIDTH_ON_ACCELERATORS = 32
 _MOST_LANES = 16
 _EVALUATIONS_WAITING = 2  # copies of all models that may be kept for the thread that measures them
@@ -75,13 +76,15 @@ class CompiledExecutor:
         program: Program | None = None,
     ) -> None:
         """`program` is one that was compiled for the same problem before. The options before it follow from the
-        device: a CPU has lanes that share the store, and an accelerator trains `width` models at once."""
+        device: a CPU has lanes that share the store, and an accelerator has one, where it trains `width` models at
+        once."""
         self._problem = problem
         self._users = users
         self._measured_users = users if measured_users is None else measured_users
         self._timings = timings or Timings()
         on_cpu = jax.default_backend() == "cpu"
         self._lanes = (lanes or lanes_available()) if on_cpu else 1
+        assert width in (None, 1) or self._lanes == 1
         self._shape = Shape.for_model(problem.parameter_count, width or (1 if on_cpu else _WIDTH_ON_ACCELERATORS))
         self._planner = Planner(users, lanes=self._lanes, switch_cost=0.0, most_terms=self._shape.most_terms)
         shared = on_cpu if shared_store is None else shared_store
@@ -106,7 +109,7 @@ class CompiledExecutor:
             self._problem.compile_evaluation()
         self._training_s, call_s = self._time_a_training()
         # A wave ends a chain, and another begins after it: two calls more.
-        self._planner.switch_cost = 2 * (call_s + _HANDING_OVER_S) / self._training_s
+        self._planner.switch_cost = (2 * call_s + _HANDING_OVER_S) / self._training_s
 
     def prepare(self, operations: Sequence[Operation]) -> Prepared:
         actions, freed = self._planner.plan(operations)
@@ -237,7 +240,7 @@ class CompiledExecutor:
         call_s = self._time([Node(destination=spare, terms=[(0, 1.0, 0)])])
         for trainings in (2, 20):  # few of what takes long
             nodes = [
-                Node(level=number, train=Train(0.0, 0, number, 0, spare), source=0, result=spare)
+                Node(wave=number, train=Train(0.0, 0, number, 0, spare), source=0, result=spare)
                 for number in range(trainings)
             ]
             training_s = (self._time(nodes) - call_s) / trainings

@@ -10,6 +10,7 @@ import gc
 import queue
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +97,9 @@ class ControlThread:
 
     def _run(self) -> None:
         simulator, state = self._simulator, self._simulator.state
+        # A stretch is tens of thousands of objects, and to be rid of them takes a while. Whoever lets go of them last
+        # has to do it: this thread, by the time that the data plane is surely done with them.
+        played: deque[Any] = deque(maxlen=_STRETCHES_AHEAD + 2)
         try:
             while not (state.done or self._pausing.is_set()):
                 with self._timings.under("control"):
@@ -106,6 +110,7 @@ class ControlThread:
                     prepared = self._executor.prepare(stretch.operations)
                 due = not state.done and state.now_s >= self._next_save_s
                 self._ready.put(Ready(prepared, state.now_s, state.updates, due, state.done))
+                played.append(prepared)
                 if due:
                     self._saved.acquire()
             self._ready.put(None)
