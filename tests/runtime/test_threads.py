@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from dracofl.protocol.headers import Header, Kind, shape_of
 from dracofl.runtime.parcel import Parcel
-from dracofl.runtime.threads import IN_FLIGHT, Sender, Worker
+from dracofl.runtime.threads import IN_FLIGHT, IN_FLIGHT_WHEN_QUICK, QUICK_S, Sender, Worker
 
 
 def parcel(number: int) -> Parcel:
@@ -22,10 +23,10 @@ def test_a_sum_that_could_not_be_noted_is_not_sent() -> None:
     go_on, busy = threading.Event(), threading.Semaphore(0)
     sent: list[tuple[int, ...]] = []
 
-    def exchange(_receiver: int, parcel: Parcel) -> None:
+    def exchange(_receiver: int, parcel: Parcel) -> bool:
         sent.append(parcel.numbers)
         busy.release()
-        go_on.wait(timeout=10)
+        return go_on.wait(timeout=10)
 
     def full(*_: int) -> None:
         raise OSError("no space left")
@@ -42,6 +43,41 @@ def test_a_sum_that_could_not_be_noted_is_not_sent() -> None:
     sender.stop()
     sender.join()
     assert sent == [(number,) for number in range(IN_FLIGHT)]
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "is_answered", "at_once"),
+    [
+        (0.0, True, IN_FLIGHT_WHEN_QUICK),
+        (2 * QUICK_S, True, IN_FLIGHT),  # a slow link has a queue of its own, which must not be filled
+        (0.0, False, IN_FLIGHT),
+    ],
+    ids=["quick", "slow", "unanswered"],
+)
+def test_more_is_sent_at_once_where_answers_are_quick(takes_s: float, is_answered: bool, at_once: int) -> None:
+    first, go_on, busy = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def exchange(_receiver: int, parcel: Parcel) -> bool:
+        if parcel.numbers == (0,):
+            time.sleep(takes_s)
+            first.set()
+        else:
+            busy.release()
+            go_on.wait(timeout=10)
+        return is_answered
+
+    sender = Sender(1, 100, exchange, pytest.fail)
+    sender.put(parcel(0), pytest.fail)
+    assert first.wait(timeout=10)
+    time.sleep(0.2)  # until it is taken note of
+    for number in range(1, 10):
+        sender.put(parcel(number), pytest.fail)
+    for _ in range(at_once):
+        assert busy.acquire(timeout=10)
+    assert not busy.acquire(timeout=0.3)
+    sender.stop()
+    go_on.set()
+    sender.join()
 
 
 def test_a_worker_tells_what_a_task_raises_and_takes_the_next() -> None:

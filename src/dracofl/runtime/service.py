@@ -1,8 +1,8 @@
 """The driver of a real peer: the clock, the threads and the network around a `Peer`.
 
 The peer is one thread's at a time: whoever holds the turn. A thread first waits for what is slow, without the turn,
-and then tells the peer what came of it: one trains, one evaluates, one saves, two for each neighbour send and wait for
-the answer, the network's own bring messages and news of members, and the caller's rings the timers. So nothing slow
+and then tells the peer what came of it: one trains, one evaluates, one saves, a few for each neighbour send and wait
+for the answer, the network's own bring messages and news of members, and the caller's rings the timers. So nothing slow
 stands in the way of a message, a slow neighbour is waited for by its own threads alone, and a message is applied and
 answered by the thread that brought it: handing it over to another would take longer than applying it.
 """
@@ -248,8 +248,8 @@ class Service:
 
     # On other threads
 
-    def _exchange(self, receiver: int, parcel: Parcel) -> None:
-        """On a sender's: send, wait, and tell the peer, even at the end."""
+    def _exchange(self, receiver: int, parcel: Parcel) -> bool:
+        """On a sender's: send, wait, and tell the peer, even at the end. Says whether there was an answer."""
         asked_s = self.clock.now_s()
         if asked_s > parcel.expires_s:
             found: bytes | Unanswered = Unanswered.LATE
@@ -258,6 +258,7 @@ class Service:
         answered_s = self.clock.now_s()
         with self._turn:
             self.peer.answered(parcel, found, asked_s, answered_s)
+        return not isinstance(found, Unanswered)
 
     def _on_message(self, sender: int, data: bytes) -> bytes | None:
         return self._tell_unless_ending(lambda now_s: self.peer.message(data, now_s, sender))

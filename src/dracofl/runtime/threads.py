@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from dracofl.runtime.parcel import Outbox, Parcel
 
 IN_FLIGHT = 2  # messages to one neighbour that wait for its answer; more would fill the queue of a slow link
+IN_FLIGHT_WHEN_QUICK = 4
+QUICK_S = 0.05  # an answer within this time says that the link has room
 
 
 class Worker:
@@ -45,17 +48,20 @@ class Sender:
         self,
         receiver: int,
         capacity: int,
-        exchange: Callable[[int, Parcel], None],
+        exchange: Callable[[int, Parcel], bool],
         fail: Callable[[BaseException], None],
     ) -> None:
+        """`exchange` sends to the receiver, waits, and says whether there was an answer."""
         self._receiver = receiver
         self._exchange = exchange
         self._fail = fail
         self._outbox = Outbox(capacity)
         self._changed = threading.Condition()
+        self._in_flight, self._may_be_in_flight = 0, IN_FLIGHT
         self._ending = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"to peer {receiver}", daemon=True) for _ in range(IN_FLIGHT)
+            threading.Thread(target=self._work, name=f"to peer {receiver}", daemon=True)
+            for _ in range(IN_FLIGHT_WHEN_QUICK)
         ]
         for thread in self._threads:
             thread.start()
@@ -81,15 +87,23 @@ class Sender:
             thread.join()
 
     def _work(self) -> None:
-        while True:
-            with self._changed:
-                while not len(self._outbox) and not self._ending:
-                    self._changed.wait()
-                if self._ending:
-                    return
-                parcel = self._outbox.take()
+        while (parcel := self._next()) is not None:
+            began_s = time.monotonic()
             try:
-                self._exchange(self._receiver, parcel)
+                is_answered = self._exchange(self._receiver, parcel)
             except BaseException as error:
                 self._fail(error)
                 return
+            is_quick = is_answered and time.monotonic() - began_s < QUICK_S
+            with self._changed:
+                self._in_flight -= 1
+                self._may_be_in_flight = IN_FLIGHT_WHEN_QUICK if is_quick else IN_FLIGHT
+
+    def _next(self) -> Parcel | None:
+        with self._changed:
+            while not self._ending and not (len(self._outbox) and self._in_flight < self._may_be_in_flight):
+                self._changed.wait()
+            if self._ending:
+                return None
+            self._in_flight += 1
+            return self._outbox.take()
