@@ -12,6 +12,8 @@ from dracofl.compute.problem import COMPILER_OPTIONS, Problem
 
 Program: TypeAlias = jax.stages.Wrapped
 
+_TERMS_AT_ONCE = 4
+
 
 def compile_program(problem: Problem, shape: Shape) -> Program:
     """(workspace, store, pool, code, weights, batches) -> workspace, the old one's memory used again.
@@ -55,8 +57,17 @@ def compile_program(problem: Problem, shape: Shape) -> Program:
                 product = weights[term] * row(workspace, part["term_rows"][term]) + nothing
                 return total + product
 
+            def add_some(group: jax.Array, total: jax.Array) -> jax.Array:
+                for place in range(_TERMS_AT_ONCE):
+                    total = add(first + 1 + _TERMS_AT_ONCE * group + place, total)
+                return total
+
+            # Still one after the other, but the sum so far is read and written once for several.
+            groups = (end - first - 1) // _TERMS_AT_ONCE
             total = weights[first] * row(workspace, part["term_rows"][first])
-            return put(workspace, part["combine_to"][index], jax.lax.fori_loop(first + 1, end, add, total))
+            total = jax.lax.fori_loop(0, groups, add_some, total)
+            total = jax.lax.fori_loop(first + 1 + _TERMS_AT_ONCE * groups, end, add, total)
+            return put(workspace, part["combine_to"][index], total)
 
         def train_one(place: jax.Array, batch: jax.Array, workspace: jax.Array) -> jax.Array:
             update = problem.delta(row(workspace, part["train_from"][place]), pool, batch)
