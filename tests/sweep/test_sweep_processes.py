@@ -77,7 +77,8 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(here: HereAndNow) -> None:
 
 
 def test_a_worker_has_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(engine.LANES, raising=False)
+    for variable in engine.ONE_CORE:
+        monkeypatch.delenv(variable, raising=False)
     context = engine.multiprocessing.get_context("spawn")
     reports, stop = context.Queue(), context.Event()
     their_end, lifeline = context.Pipe(duplex=False)
@@ -86,3 +87,4 @@ def test_a_worker_has_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
         engine.ProcessPoolExecutor(1, context, initializer=engine._serve, initargs=(reports, stop, their_end)) as pool,
     ):
         assert pool.submit(os.getenv, "DRACOFL_LANES").result() == "1"
+        assert pool.submit(os.getenv, "NPROC").result() == "1"

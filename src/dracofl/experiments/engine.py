@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from dracofl.compute.compiled import LANES
+from dracofl.compute.compiled import ONE_CORE
 from dracofl.compute.evaluation import Evaluation
 from dracofl.config.load import load_config
 from dracofl.config.render import to_toml
@@ -218,7 +218,7 @@ _stop: Any = None
 def _serve(reports: Any, stop: Any, lifeline: Any) -> None:
     global _reports, _stop
     _reports, _stop = reports, stop
-    os.environ[LANES] = "1"  # there are as many runs as cores
+    os.environ.update(ONE_CORE)  # there are as many runs as cores
     reports.cancel_join_thread()  # who is no longer listened to need not finish telling
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import dracofl
-from dracofl.compute.compiled import LANES
+from dracofl.compute.compiled import ONE_CORE
 from dracofl.config.render import to_toml
 from dracofl.errors import DracoError
 from dracofl.experiments.engine import Job, OnRun, Tally, carry_out, refuse_no_workers
@@ -79,7 +79,7 @@ class RayEngine:
         here = scheduling.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         desk = ray.remote(_Desk).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
         task = ray.remote(_work).options(
-            num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": {LANES: "1"}}, name="dracofl run"
+            num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_CORE}, name="dracofl run"
         )
         tally, waiting = Tally(jobs, on_run), list(reversed(jobs))
         running: dict[Any, Job] = {}
