@@ -12,7 +12,7 @@ from faults.schedule import MOST_DRIFT
 
 from dracofl.protocol.headers import Answer, Kind, Verdict
 from dracofl.runtime.parcel import Parcel
-from dracofl.runtime.records import Key, merge, records_of
+from dracofl.runtime.records import Key, Merged, records_of
 from dracofl.types import Fate
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class EveryMessageHasOneFate(Law):
         self._seen |= dict.fromkeys(self._held.pop(life.epoch), Fate.APPLIED)
 
     def ended(self, world: World) -> None:
-        records = records_of(merge(world.journals), everybody=True)
+        records = records_of(list(Merged(world.journals)), everybody=True)
         self.require(not records.contradictions, records.contradictions[:3])
         self.require(records.unsettled == 0, records.unsettled, "messages have no fate")
         sent = Counter(

@@ -13,7 +13,7 @@ from real_peers.peers import Peers
 
 from dracofl import rng
 from dracofl.runtime.journal import Line
-from dracofl.runtime.records import merge, records_of
+from dracofl.runtime.records import Merged, records_of
 from dracofl.types import Fate
 
 
@@ -104,7 +104,7 @@ def check_books_of(journals: dict[int, Sequence[Line]]) -> Books:
 
 def _check_counts(journals: dict[int, Sequence[Line]], books: Books) -> None:
     """Each sender's counts for each receiver, as settled, are the receiver's own."""
-    records = records_of(merge(journals), everybody=True)
+    records = records_of(Merged(journals), everybody=True)
     assert records.contradictions == []
     assert records.unsettled == 0
     assert len(records.messages) == len(books.sent)  # one fate each

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dracofl.runtime.journal import Line
-from dracofl.runtime.records import Records, merge, records_of
+from dracofl.runtime.records import Merged, Records, records_of
 from dracofl.trace import EventKind
 from dracofl.types import Fate
 
@@ -50,7 +50,7 @@ def refused(now_s: float, verdict: str, sender: int, number: int, kind: str = "U
 
 
 def records(journals: dict[int, list[Line]], everybody: bool = True) -> Records:
-    return records_of(merge(journals), everybody)
+    return records_of(Merged(journals), everybody)
 
 
 def fates(found: Records) -> dict[tuple[int, int, int], tuple[Fate, str]]:
@@ -178,7 +178,7 @@ def test_numbers_that_begin_again_with_a_new_epoch_are_other_messages() -> None:
 
 def test_lines_of_one_peer_keep_their_order_even_if_its_clock_was_set_back() -> None:
     lines = [start(0, 0.0), ["finished", 10.0, 0], ["finished", 4.0, 1], ["finished", 11.0, 2]]
-    merged = merge({0: lines, 1: [["finished", 5.0, 0], ["finished", 10.5, 1]]})
+    merged = Merged({0: lines, 1: [["finished", 5.0, 0], ["finished", 10.5, 1]]})
     assert [line for user, line in merged if user == 0] == lines
     assert [(user, line[1]) for user, line in merged] == [(0, 0.0), (1, 5.0), (0, 10.0), (0, 4.0), (1, 10.5), (0, 11.0)]
 
@@ -190,7 +190,7 @@ def test_what_arrives_before_it_was_sent_by_a_clock_that_is_ahead_is_settled_all
 
 
 def test_lines_after_the_end_do_not_count() -> None:
-    found = records_of(merge({0: [start(0), sent(1.0, 0, 1), sent(2.0, 1, 1)]}), everybody=False, end_s=2.0)
+    found = records_of(Merged({0: [start(0), sent(1.0, 0, 1), sent(2.0, 1, 1)]}), everybody=False, end_s=2.0)
     assert [row.number for row in found.messages] == [0]
 
 

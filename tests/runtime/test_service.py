@@ -23,7 +23,7 @@ from dracofl.runtime.journal import START, Line, MemoryJournal
 from dracofl.runtime.learners import Checked
 from dracofl.runtime.peer import Peer
 from dracofl.runtime.ports import Limits
-from dracofl.runtime.records import merge, records_of
+from dracofl.runtime.records import Merged, records_of
 from dracofl.runtime.service import Pace, Service
 from dracofl.runtime.transport import OnMember, OnMessage, Unanswered
 from dracofl.types import Fate
@@ -186,7 +186,7 @@ class World:
         return [line for _, line in self.journals[user] if line[0] == kind]
 
     def records(self) -> Any:
-        return records_of(merge({user: [line for _, line in lines] for user, lines in self.journals.items()}), True)
+        return records_of(Merged({user: [line for _, line in lines] for user, lines in self.journals.items()}), True)
 
 
 def wait_until(happened: Callable[[], bool]) -> None:

@@ -27,7 +27,7 @@ from dracofl.errors import ConfigError, DracoError
 from dracofl.experiments.node import JOURNAL
 from dracofl.experiments.real_results import write_real_run
 from dracofl.experiments.watch import stop_on_signals
-from dracofl.runtime.journal import Line, read_journal
+from dracofl.runtime.journal import JournalFile
 from dracofl.telemetry.folder import RunFolder
 from dracofl.telemetry.run import Run
 from dracofl.telemetry.storage import write_atomically
@@ -86,12 +86,12 @@ def run_cluster(source: str, nodes: int, overrides: Sequence[str], out: Path | N
 
 def gather(folder: RunFolder, config: Config, status: str, began: float) -> dict[str, Any]:
     """The peers' journals and models into one run folder, with every message settled."""
-    journals: dict[int, Sequence[Line]] = {}
+    journals: dict[int, JournalFile] = {}
     models: dict[int, np.ndarray] = {}
     for user in range(config.users):
         peer = folder.path / PEERS / str(user)
         if (peer / JOURNAL).exists():
-            journals[user] = list(read_journal(peer / JOURNAL))
+            journals[user] = JournalFile(peer / JOURNAL)
         if (peer / "models.npy").exists():
             models[user] = np.load(peer / "models.npy", allow_pickle=False)[0]
     if not models:

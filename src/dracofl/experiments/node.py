@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -29,7 +29,7 @@ from dracofl.protocol.peer import PeerCore, PeerState
 from dracofl.runtime import save
 from dracofl.runtime.certificates import Certificates, check
 from dracofl.runtime.clock import PeerClock
-from dracofl.runtime.journal import FileJournal, read_journal
+from dracofl.runtime.journal import FileJournal, JournalFile, Line
 from dracofl.runtime.learners import Learner, TaskLearner, load_learner
 from dracofl.runtime.peer import Peer
 from dracofl.runtime.ports import Limits
@@ -111,6 +111,14 @@ def _network_options(config: Config, node: Node) -> ZenohOptions:
     )
 
 
+class _Past(NamedTuple):
+    """What the journal of an earlier start says."""
+
+    latest_epoch: int
+    lines: int
+    unsaved: list[Line]  # since the last save
+
+
 class _Session:
     def __init__(self, config: Config, node: Node) -> None:
         self._config, self._node = config, node
@@ -126,16 +134,16 @@ class _Session:
     def run(self, watcher: NodeWatcher, stop: Stop) -> None:
         config, node = self._config, self._node
         saved = save.load(self._state_file, self._identity)
-        before = list(read_journal(self._journal_file)) if self._journal_file.exists() else []
-        epoch = save.new_epoch(max((line[2]["epoch"] for line in before if line[0] == "start"), default=0))
+        past = self._past(0 if saved is None else saved.lines)
+        epoch = save.new_epoch(past.latest_epoch)
         core = self._build_core(epoch)
         vectors = {node.user: self._model}
         if saved is not None:
-            vectors = save.resume(core, saved, epoch, before[saved.lines :])
+            vectors = save.resume(core, saved, epoch, past.unsaved)
         decided = watcher.ready() or node.starts_at
         self._starts_at = decided or (saved.starts_at if saved is not None else time.time())
         clock = PeerClock(self._starts_at, node.time_scale)
-        self._journal = _Counting(FileJournal(self._journal_file), len(before))
+        self._journal = _Counting(FileJournal(self._journal_file), past.lines)
         self._journal.write("start", clock.now_s(), save.control_state(core) | {"saved_lines": saved and saved.lines})
         service = Service(
             clock,
@@ -154,6 +162,17 @@ class _Session:
         watcher.began(node, tuple(sorted(core.neighbours())), str(self.folder.path), saved is not None)
         status = service.run(self._peer, _Watched(watcher, stop))
         self._finish(service, status)
+
+    def _past(self, saved_lines: int) -> _Past:
+        latest_epoch, lines = 0, 0
+        unsaved: list[Line] = []
+        for line in JournalFile(self._journal_file) if self._journal_file.exists() else ():
+            if line[0] == "start":
+                latest_epoch = max(latest_epoch, line[2]["epoch"])
+            if lines >= saved_lines:
+                unsaved.append(line)
+            lines += 1
+        return _Past(latest_epoch, lines, unsaved)
 
     def _build_core(self, epoch: int) -> PeerCore:
         config = self._config
@@ -191,8 +210,8 @@ class _Session:
         self._journal.close()
         jax.clear_caches()  # type: ignore[no-untyped-call]  # nothing is computed any more, and the results need room
         give_back()
-        lines = list(read_journal(self._journal_file))
-        write_real_run(self.folder, self._config, {self._node.user: lines}, peer.model[None], status, self._began)
+        journal = {self._node.user: JournalFile(self._journal_file)}
+        write_real_run(self.folder, self._config, journal, peer.model[None], status, self._began)
 
 
 class _Counting:

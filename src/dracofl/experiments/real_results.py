@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from dracofl.compute.executor import hash_of
 from dracofl.config.schema import Config
 from dracofl.experiments.figures import draw_curves
 from dracofl.runtime.journal import Line
-from dracofl.runtime.records import Records, merge, records_of
+from dracofl.runtime.records import Merged, Records, records_of
 from dracofl.telemetry.folder import RunFolder
 from dracofl.telemetry.summary import summarise
 from dracofl.telemetry.tables import MetricRow, to_table
@@ -29,13 +29,13 @@ _NAN = math.nan
 def write_real_run(
     folder: RunFolder,
     config: Config,
-    journals: dict[int, Sequence[Line]],
+    journals: Mapping[int, Iterable[Line]],
     models: np.ndarray,
     status: str,
     began: float,
 ) -> dict[str, Any]:
     """Tables, models, picture and summary. With the journals of everybody the fates of all messages are settled."""
-    records = records_of(merge(journals), everybody=len(journals) == config.users)
+    records = records_of(Merged(journals), everybody=len(journals) == config.users)
     tables = {
         "events": to_table("events", records.events),
         "messages": to_table("messages", records.messages),
@@ -50,7 +50,7 @@ def write_real_run(
     return summary
 
 
-def metric_rows(journals: dict[int, Sequence[Line]], config: Config) -> list[MetricRow]:
+def metric_rows(journals: Mapping[int, Iterable[Line]], config: Config) -> list[MetricRow]:
     """A row for each user at every evaluation. Who was not there, or too busy, has no numbers."""
     found: dict[float, dict[int, dict[str, float]]] = {}
     last: dict[int, dict[str, float]] = {}

@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -69,6 +70,16 @@ class MemoryJournal:
 
     def write(self, *line: Any) -> None:
         self._lines.append((self._user, list(line)))
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """The lines of a journal, read from the disk each time: all of them at once may be more than there is room for."""
+
+    path: Path
+
+    def __iter__(self) -> Iterator[Line]:
+        return read_journal(self.path)
 
 
 def read_journal(path: Path) -> Iterator[Line]:

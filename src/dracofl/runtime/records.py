@@ -8,8 +8,9 @@ journal alone such a message is pending, for the reason "unknown".
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,28 +55,40 @@ class Records:
     contradictions: list[str] = field(default_factory=list)
 
 
-def merge(journals: dict[int, Sequence[Line]]) -> list[tuple[int, Line]]:
-    """The lines of all peers by their times. Lines of one peer keep their order, even if its clock was set back."""
-    tagged = []
-    for user, lines in journals.items():
-        latest_s = -math.inf
-        for place, line in enumerate(lines):
-            latest_s = max(latest_s, _time_of(line))
-            tagged.append((latest_s, user, place, line))
-    tagged.sort(key=lambda one: one[:3])
-    return [(user, line) for _, user, _, line in tagged]
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The lines of all peers by their times, gone through as often as wanted and kept nowhere. Lines of one peer keep
+    their order, even if its clock was set back."""
+
+    journals: Mapping[int, Iterable[Line]]
+
+    def __iter__(self) -> Iterator[tuple[int, Line]]:
+        journals = [_timed(user, lines) for user, lines in self.journals.items()]
+        for _, user, line in heapq.merge(*journals, key=lambda one: one[:2]):
+            yield user, line
+
+
+def _timed(user: int, lines: Iterable[Line]) -> Iterator[tuple[float, int, Line]]:
+    latest_s = -math.inf
+    for line in lines:
+        latest_s = max(latest_s, _time_of(line))
+        yield latest_s, user, line
 
 
 def records_of(lines: Iterable[tuple[int, Line]], everybody: bool, end_s: float = math.inf) -> Records:
-    """`everybody` says that the journals of all receivers are among the lines. Lines from `end_s` on do not count."""
-    counted = [(user, line) for user, line in lines if _time_of(line) < end_s]
-    reader = _Reader(everybody, merges_in(counted))
-    for user, line in counted:  # first what was sent: by their clocks, some of it arrived before
+    """`everybody` says that the journals of all receivers are among the lines. Lines from `end_s` on do not count.
+    They are gone through several times."""
+    reader = _Reader(everybody, merges_in(_before(end_s, lines)))
+    for user, line in _before(end_s, lines):  # first what was sent: by their clocks, some of it arrived before
         reader.read_sent_only(user, line)
-    for user, line in counted:
+    for user, line in _before(end_s, lines):
         reader.read(user, line)
     reader.finish()
     return reader.records
+
+
+def _before(end_s: float, lines: Iterable[tuple[int, Line]]) -> Iterator[tuple[int, Line]]:
+    return ((user, line) for user, line in lines if _time_of(line) < end_s)
 
 
 def merges_in(lines: Iterable[tuple[int, Line]]) -> Merges:
