@@ -4,7 +4,8 @@
 
 Two peers, processes on this machine, with a learner that costs nothing. One sends updates of 149,194 numbers (600 KB)
 to the other: sent, checked, applied, answered, and all of it in their journals. Beside it, in turns: two bare processes
-with nothing but Zenoh's query and reply, the same bytes, the same settings, the next query when the reply is there. A
+with nothing but Zenoh's query and reply, the same bytes, the same settings, the next query when the reply is there. (A
+peer has up to four messages under way to a quick neighbour: what bare Zenoh does with as many is a figure of its own.) A
 peer cannot send without pause: it has timers, each set when the one before it rang, which is late by what the peer was
 busy with. So it is asked for several rates about the bare one, and the best counts (what is too much for it is summed
 up, which costs time and counts once). It sends the same update again and again
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +31,7 @@ import numpy as np
 
 from benchmarks.figure import Figure, main
 from dracofl.protocol.headers import HEADER_BYTES
+from dracofl.runtime.threads import IN_FLIGHT_WHEN_QUICK
 
 ROOT = Path(__file__).parents[1]
 PARAMETERS = 149_194
@@ -134,14 +137,14 @@ def times_of(journals: dict[int, list[list[Any]]]) -> dict[str, list[float]]:
 # Bare Zenoh
 
 
-def bare(seconds: float) -> float:
-    """Answered queries a second: the first process asks, the second answers."""
+def bare(seconds: float, in_flight: int = 1) -> float:
+    """Answered queries a second: the first process asks, so many at a time, and the second answers."""
     from dracofl.experiments.cluster import free_ports
 
     ports = free_ports(2)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.network", "bare", json.dumps([user, ports, seconds])],
+            [sys.executable, "-m", "benchmarks.network", "bare", json.dumps([user, ports, seconds, in_flight])],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,7 +164,7 @@ def bare(seconds: float) -> float:
             process.wait()
 
 
-def bare_process(user: int, ports: list[int], seconds: float) -> None:
+def bare_process(user: int, ports: list[int], seconds: float, in_flight: int) -> None:
     """One of the two: answers what arrives, and does nothing with it; the first one asks, when it is told to."""
     import zenoh
 
@@ -196,10 +199,17 @@ def bare_process(user: int, ports: list[int], seconds: float) -> None:
             time.sleep(0.05)
         print("ready", flush=True)
         sys.stdin.readline()
-        begins, count = time.time() + WARM_UP_S, 0
-        while time.time() < begins + seconds:
-            is_in_time = time.time() >= begins
-            count += asked(session) and is_in_time
+        begins = time.time() + WARM_UP_S
+
+        def answered_in_time(_: int) -> int:
+            count = 0
+            while time.time() < begins + seconds:
+                is_in_time = time.time() >= begins
+                count += asked(session) and is_in_time
+            return count
+
+        with ThreadPoolExecutor(in_flight) as askers:
+            count = sum(askers.map(answered_in_time, range(in_flight)))
     print(json.dumps(count / seconds))
 
 
@@ -207,6 +217,7 @@ class Trial(NamedTuple):
     offered: float
     acknowledged: float  # a second
     bare: float  # a second, the mean of before and after
+    bare_in_flight: float  # a second, with as many under way as a peer has
 
     @property
     def ratio(self) -> float:
@@ -220,8 +231,9 @@ def trials_of(quick: bool) -> list[Trial]:
     for _ in range(1 if quick else REPEATS):
         for offered in OFFERED:
             found = acknowledged(journals_of_two(seconds, *at_rate(offered * before)), seconds)
+            at_once = bare(seconds, IN_FLIGHT_WHEN_QUICK)
             after = bare(seconds)
-            trials.append(Trial(offered, found, (before + after) / 2))
+            trials.append(Trial(offered, found, (before + after) / 2, at_once))
             before = after
     return trials
 
@@ -257,6 +269,12 @@ def measure(quick: bool) -> list[Figure]:
     ratios = [trial.ratio for trial in best]
     return [
         Figure("network", "acknowledged updates of 600 KB / bare Zenoh", ratios, "at least", TARGET, detail),
+        Figure(
+            "network",
+            f"acknowledged updates of 600 KB / bare Zenoh with {IN_FLIGHT_WHEN_QUICK} queries at a time",
+            [trial.acknowledged / trial.bare_in_flight for trial in best],
+            detail={"bare queries a second": [trial.bare_in_flight for trial in best]},
+        ),
         Figure("network", f"ms {what}, median", medians, detail=calm),
         Figure("network", f"ms {what}, 99 of 100 within", worst, detail=calm),
     ]

@@ -80,8 +80,8 @@ def generator(seed: int, purpose: str, *who: int) -> np.random.Generator:
 
 
 class Shuffles:
-    """`generator(seed, purpose, *who).permutation` again and again. To start a generator anew takes a tenth of the time
-    it takes to make one, which is about that of a shuffle."""
+    """`generator(seed, purpose, *who).permutation` again and again, for one thread at a time. To start a generator anew
+    takes a tenth of the time it takes to make one, which is about that of a shuffle."""
 
     def __init__(self) -> None:
         self._bits = np.random.Philox(key=_philox_key(0))

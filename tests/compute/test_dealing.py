@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dracofl.compute.dealing import Dealer, Node, Wave
 from dracofl.tape import Train
@@ -46,15 +48,44 @@ def test_on_a_ring_each_lane_has_an_arc_and_waits_seldom(lanes: int) -> None:
     assert longest <= 1.3 * len(nodes) / lanes
 
 
-def test_nobody_is_played_before_what_it_waits_for() -> None:
-    written: dict[int, tuple[int, int]] = {}  # slot -> wave and lane
-    for number, wave in enumerate(dealt(ring_of_trainings(rounds=6), lanes=2)):
-        for lane, nodes in enumerate(wave.lanes):
-            for node in nodes:
-                for slot in [slot for slot, _, _ in node.terms if slot >= USERS]:
-                    before, its_lane = written[slot]
-                    assert before < number or its_lane == lane
-                written[node.result] = (number, lane)
+@st.composite
+def tangles(draw: st.DrawFn) -> list[Node]:
+    """Sums and trainings among few vectors, so that nearly everything is in the way of something."""
+    slot = st.integers(0, 6)
+    nodes = []
+    for number in range(draw(st.integers(1, 30))):
+        terms = [(source, 1.0, 0) for source in draw(st.lists(slot, max_size=3))]
+        node = Node(destination=draw(slot), terms=terms)
+        if not terms or draw(st.booleans()):
+            node.source = node.destination if terms else draw(slot)
+            node.train, node.result = Train(0.0, 0, number, 0, 0), draw(slot)
+        nodes.append(node)
+    return nodes
+
+
+def touched(node: Node) -> tuple[set[int], set[int]]:
+    reads, writes = {slot for slot, _, _ in node.terms}, {node.destination} if node.terms else set()
+    return (reads, writes) if node.train is None else (reads | {node.source}, writes | {node.result})
+
+
+@settings(max_examples=200, deadline=None)
+@given(tangles(), st.integers(1, 4), st.sampled_from([0.0, 1.0, 3.0]))
+def test_what_is_in_the_way_of_something_is_done_before_it(nodes: list[Node], lanes: int, switch_cost: float) -> None:
+    waves = dealt(nodes, lanes, switch_cost)
+    places = {
+        id(node): (number, lane, place)
+        for number, wave in enumerate(waves)
+        for lane, dealt_nodes in enumerate(wave.lanes)
+        for place, node in enumerate(dealt_nodes)
+    }
+    assert len(places) == len(nodes)
+    for later_place, later in enumerate(nodes):
+        reads, writes = touched(later)
+        for earlier in nodes[:later_place]:
+            earlier_reads, earlier_writes = touched(earlier)
+            if earlier_writes & (reads | writes) or earlier_reads & writes:
+                (wave, lane, place), (its_wave, its_lane, its_place) = places[id(earlier)], places[id(later)]
+                assert wave < its_wave or (wave == its_wave and lane == its_lane and place < its_place)
 
 
 def test_a_chain_stays_in_one_piece() -> None:

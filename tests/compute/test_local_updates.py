@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -179,3 +181,19 @@ def test_evaluation_agrees_with_counting_by_hand() -> None:
             f1.append(2 * right / ((predicted == kind).sum() + (labels == kind).sum()))
         assert scores.f1 == pytest.approx(np.mean(f1))
         assert problem.test_samples(final) == count
+
+
+def test_several_threads_are_given_the_batches_that_one_would_be() -> None:
+    rows = [np.arange(500)] * 4
+    numbers = [(user, number) for number in range(40) for user in range(4)]
+    alone = Batches(rows, batch=16, local_steps=7, order="reshuffle", seed=1)
+    expected = {one: alone.rows(*one).tolist() for one in numbers}
+    shared = Batches(rows, batch=16, local_steps=7, order="reshuffle", seed=1)
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(2e-5)  # as in a run
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            found = [list(pool.map(lambda one: shared.rows(*one).tolist(), numbers)) for _ in range(3)]
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert all(rows == expected[one] for every in found for one, rows in zip(numbers, every, strict=True))

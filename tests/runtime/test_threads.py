@@ -45,39 +45,52 @@ def test_a_sum_that_could_not_be_noted_is_not_sent() -> None:
     assert sent == [(number,) for number in range(IN_FLIGHT)]
 
 
-@pytest.mark.parametrize(
-    ("takes_s", "is_answered", "at_once"),
-    [
-        (0.0, True, IN_FLIGHT_WHEN_QUICK),
-        (2 * QUICK_S, True, IN_FLIGHT),  # a slow link has a queue of its own, which must not be filled
-        (0.0, False, IN_FLIGHT),
-    ],
-    ids=["quick", "slow", "unanswered"],
-)
-def test_more_is_sent_at_once_where_answers_are_quick(takes_s: float, is_answered: bool, at_once: int) -> None:
-    first, go_on, busy = threading.Event(), threading.Event(), threading.Semaphore(0)
+def under_way(takes_s: list[float], is_answered: bool = True) -> list[int]:
+    """As many messages as there are times, all waiting from the start. Returns how many are under way when each is
+    sent, with itself."""
+    lock, done = threading.Lock(), threading.Semaphore(0)
+    now, found = [0], [0] * len(takes_s)
 
     def exchange(_receiver: int, parcel: Parcel) -> bool:
-        if parcel.numbers == (0,):
-            time.sleep(takes_s)
-            first.set()
-        else:
-            busy.release()
-            go_on.wait(timeout=10)
+        (number,) = parcel.numbers
+        with lock:
+            now[0] += 1
+            found[number] = now[0]
+        time.sleep(takes_s[number])
+        with lock:
+            now[0] -= 1
+        done.release()
         return is_answered
 
-    sender = Sender(1, 100, exchange, pytest.fail)
-    sender.put(parcel(0), pytest.fail)
-    assert first.wait(timeout=10)
-    time.sleep(0.2)  # until it is taken note of
-    for number in range(1, 10):
+    sender = Sender(1, len(takes_s), exchange, pytest.fail)
+    for number in range(len(takes_s)):
         sender.put(parcel(number), pytest.fail)
-    for _ in range(at_once):
-        assert busy.acquire(timeout=10)
-    assert not busy.acquire(timeout=0.3)
+    for _ in takes_s:
+        assert done.acquire(timeout=10)
     sender.stop()
-    go_on.set()
     sender.join()
+    return found
+
+
+QUICK, SLOW = QUICK_S / 5, 2 * QUICK_S
+
+
+def test_more_is_sent_at_once_where_answers_are_quick() -> None:
+    assert max(under_way([QUICK] * 20)) == IN_FLIGHT_WHEN_QUICK
+
+
+def test_a_slow_link_has_a_queue_of_its_own_which_is_not_filled() -> None:
+    assert max(under_way([SLOW] * 8)) == IN_FLIGHT
+
+
+def test_a_link_that_becomes_slow_is_given_less() -> None:
+    found = under_way([QUICK] * 12 + [SLOW] * 10)
+    assert max(found[:12]) == IN_FLIGHT_WHEN_QUICK
+    assert max(found[-4:]) == IN_FLIGHT
+
+
+def test_no_answer_is_not_a_quick_one() -> None:
+    assert max(under_way([0.01] * 12, is_answered=False)) == IN_FLIGHT
 
 
 def test_a_worker_tells_what_a_task_raises_and_takes_the_next() -> None:

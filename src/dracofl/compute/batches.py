@@ -6,6 +6,7 @@ left out of that epoch. "replacement" draws every batch afresh.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Literal
 
@@ -29,6 +30,7 @@ class Batches:
         self._order = order
         self._seed = seed
         self._shuffles = rng.Shuffles()
+        self._turn = threading.Lock()  # the control plane draws ahead while a lane may look for what made a NaN
         self._epochs: dict[int, tuple[int, np.ndarray]] = {}  # user -> its latest epoch and that epoch's batches
 
     def rows(self, user: int, number: int) -> np.ndarray:
@@ -52,12 +54,13 @@ class Batches:
         return rows[draws.integers(len(rows), size=(self._local_steps, self._batch))]
 
     def _epoch(self, user: int, epoch: int) -> np.ndarray:
-        kept = self._epochs.get(user)
-        if kept is not None and kept[0] == epoch:
-            return kept[1]
-        rows = self._rows_by_user[user]
-        shuffled = self._shuffles.permutation(rows, self._seed, "batches", user, epoch)
-        whole = len(rows) // self._batch
-        batches = shuffled[: whole * self._batch].reshape(whole, self._batch)
-        self._epochs[user] = epoch, batches
-        return batches
+        with self._turn:
+            kept = self._epochs.get(user)
+            if kept is not None and kept[0] == epoch:
+                return kept[1]
+            rows = self._rows_by_user[user]
+            shuffled = self._shuffles.permutation(rows, self._seed, "batches", user, epoch)
+            whole = len(rows) // self._batch
+            batches = shuffled[: whole * self._batch].reshape(whole, self._batch)
+            self._epochs[user] = epoch, batches
+            return batches

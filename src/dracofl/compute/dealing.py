@@ -1,9 +1,9 @@
 """Nodes, and how they are dealt out to lanes.
 
 A node is a combination of vectors, a training, or first the one and then the other. Lanes play nodes side by side, in
-waves: within a wave a lane sees nothing of what the others do, and after it everything. So a node can follow what it
-waits for in the same wave only if all of that is on one lane; otherwise it has to be in a later wave. Keeping chains
-together makes waves few and long: on a ring each lane has an arc of it, and only where arcs meet does anybody wait.
+waves: within a wave a lane sees nothing of what the others do, and after it everything. So a node can be in the last
+wave of those that it waits for only if they are on one lane there; otherwise it has to be in a later wave. Keeping
+chains together makes waves few and long: on a ring each lane has an arc of it, and somebody waits only where arcs meet.
 
 A wave that is too narrow to be worth several lanes goes to one, in one piece with its like before and after it.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from dracofl.tape import Compress, Train
 
 NONE = -1
-_SEVERAL = -1  # lanes
+_SEVERAL = -2  # lanes
 _SLACK = 3
 """How many trainings a lane may be ahead of another. With more slack waves are fewer, with less they are more even; of
 2, 3, 5, 9 and 17 this was about the best on a ring, a complete, a k-out and a geometric graph."""
@@ -36,7 +36,9 @@ _Place: TypeAlias = tuple[int, int]
 class Node:
     """slots[destination] <- sum of terms, if any; then slots[result] <- update trained from slots[source], if any."""
 
-    wave: int = 0
+    wave: int = (
+        0  # as dealt: narrow waves are put together later, but nodes of one number are independent with one lane
+    )
     destination: int = NONE
     terms: list[Term] = field(default_factory=list)
     train: Train | None = None

@@ -57,16 +57,16 @@ def compile_program(problem: Problem, shape: Shape) -> Program:
                 product = weights[term] * row(workspace, part["term_rows"][term]) + nothing
                 return total + product
 
-            def add_some(group: jax.Array, total: jax.Array) -> jax.Array:
+            def add_four(four: jax.Array, total: jax.Array) -> jax.Array:
                 for place in range(_TERMS_AT_ONCE):
-                    total = add(first + 1 + _TERMS_AT_ONCE * group + place, total)
+                    total = add(first + 1 + _TERMS_AT_ONCE * four + place, total)
                 return total
 
             # Still one after the other, but the sum so far is read and written once for several.
-            groups = (end - first - 1) // _TERMS_AT_ONCE
+            fours = (end - first - 1) // _TERMS_AT_ONCE
             total = weights[first] * row(workspace, part["term_rows"][first])
-            total = jax.lax.fori_loop(0, groups, add_some, total)
-            total = jax.lax.fori_loop(first + 1 + _TERMS_AT_ONCE * groups, end, add, total)
+            total = jax.lax.fori_loop(0, fours, add_four, total)
+            total = jax.lax.fori_loop(first + 1 + _TERMS_AT_ONCE * fours, end, add, total)
             return put(workspace, part["combine_to"][index], total)
 
         def train_one(place: jax.Array, batch: jax.Array, workspace: jax.Array) -> jax.Array:

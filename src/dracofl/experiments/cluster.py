@@ -172,7 +172,7 @@ class _Cluster:
         text = to_toml(self._config, comments=False) + "\n[node]\n"
         text += "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in section.items())
         write_atomically(file, lambda handle: handle.write(text.encode()))
-        # A thread each for XLA and BLAS: there are more peers than cores.
+        # One thread for BLAS: there are more peers than cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with open(home.with_suffix(".log"), "w") as log:
             process = subprocess.Popen(

@@ -6,10 +6,11 @@ import hashlib
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -111,14 +112,6 @@ def _network_options(config: Config, node: Node) -> ZenohOptions:
     )
 
 
-class _Past(NamedTuple):
-    """What the journal of an earlier start says."""
-
-    latest_epoch: int
-    lines: int
-    unsaved: list[Line]  # since the last save
-
-
 class _Session:
     def __init__(self, config: Config, node: Node) -> None:
         self._config, self._node = config, node
@@ -134,16 +127,16 @@ class _Session:
     def run(self, watcher: NodeWatcher, stop: Stop) -> None:
         config, node = self._config, self._node
         saved = save.load(self._state_file, self._identity)
-        past = self._past(0 if saved is None else saved.lines)
-        epoch = save.new_epoch(past.latest_epoch)
+        latest_epoch, lines = self._past()
+        epoch = save.new_epoch(latest_epoch)
         core = self._build_core(epoch)
         vectors = {node.user: self._model}
         if saved is not None:
-            vectors = save.resume(core, saved, epoch, past.unsaved)
+            vectors = save.resume(core, saved, epoch, islice(self._earlier_lines(), saved.lines, None))
         decided = watcher.ready() or node.starts_at
         self._starts_at = decided or (saved.starts_at if saved is not None else time.time())
         clock = PeerClock(self._starts_at, node.time_scale)
-        self._journal = _Counting(FileJournal(self._journal_file), past.lines)
+        self._journal = _Counting(FileJournal(self._journal_file), lines)
         self._journal.write("start", clock.now_s(), save.control_state(core) | {"saved_lines": saved and saved.lines})
         service = Service(
             clock,
@@ -163,16 +156,17 @@ class _Session:
         status = service.run(self._peer, _Watched(watcher, stop))
         self._finish(service, status)
 
-    def _past(self, saved_lines: int) -> _Past:
-        latest_epoch, lines = 0, 0
-        unsaved: list[Line] = []
-        for line in JournalFile(self._journal_file) if self._journal_file.exists() else ():
+    def _past(self) -> tuple[int, int]:
+        """The latest epoch in the journal of earlier starts, and how many lines it has."""
+        latest_epoch = lines = 0
+        for line in self._earlier_lines():
+            lines += 1
             if line[0] == "start":
                 latest_epoch = max(latest_epoch, line[2]["epoch"])
-            if lines >= saved_lines:
-                unsaved.append(line)
-            lines += 1
-        return _Past(latest_epoch, lines, unsaved)
+        return latest_epoch, lines
+
+    def _earlier_lines(self) -> Iterable[Line]:
+        return JournalFile(self._journal_file) if self._journal_file.exists() else ()
 
     def _build_core(self, epoch: int) -> PeerCore:
         config = self._config

@@ -78,6 +78,7 @@ def _timed(user: int, lines: Iterable[Line]) -> Iterator[tuple[float, int, Line]
 def records_of(lines: Iterable[tuple[int, Line]], everybody: bool, end_s: float = math.inf) -> Records:
     """`everybody` says that the journals of all receivers are among the lines. Lines from `end_s` on do not count.
     They are gone through several times."""
+    assert iter(lines) is not lines, "an iterator would be empty the second time"
     reader = _Reader(everybody, merges_in(_before(end_s, lines)))
     for user, line in _before(end_s, lines):  # first what was sent: by their clocks, some of it arrived before
         reader.read_sent_only(user, line)

@@ -98,6 +98,7 @@ class Sender:
             with self._changed:
                 self._in_flight -= 1
                 self._may_be_in_flight = IN_FLIGHT_WHEN_QUICK if is_quick else IN_FLIGHT
+                self._changed.notify_all()  # there may be room for more than this thread takes
 
     def _next(self) -> Parcel | None:
         with self._changed:
