@@ -22,9 +22,10 @@ ROOT = Path(__file__).parents[2]
 def test_the_benchmark_of_the_network_works() -> None:
     command = [sys.executable, "-m", "benchmarks.network", "--quick", "--json"]
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    ratio, median, worst = (json.loads(line) for line in printed.splitlines())
+    ratio, at_once, median, worst = (json.loads(line) for line in printed.splitlines())
     assert (ratio["bound"], ratio["target"], median["target"], worst["target"]) == ("at least", 0.7, None, None)
-    assert 0 < ratio["median"] < 1.5
+    assert 0 < ratio["median"]
+    assert 0 < at_once["median"]
     assert ratio["detail"]["bare queries a second"][0] > 0
     assert 0 < median["median"] <= worst["median"]
     assert median["detail"]["updates"] > 5
