@@ -7,7 +7,7 @@ to the other: sent, checked, applied, answered, and all of it in their journals.
 with nothing but Zenoh's query and reply, the same bytes, the same settings, the next query when the reply is there. (A
 peer has up to four messages under way to a quick neighbour; what bare Zenoh does with as many is a figure of its own.)
 
-A peer cannot send without pause: it has timers, each set when the one before it rang, which is late by what the peer was
+A peer cannot send without pause: it has timers, each set when the one before it rang, late by what the peer was
 busy with. So it is asked for several rates about the bare one, and the best counts (what is too much for it is summed
 up, which costs time and counts once). It sends the same update again and again (transmit.backlog = "latest"): training
 has no part in it. Then, at a pace that leaves the machine idle most of the time, how long it takes from a finished
