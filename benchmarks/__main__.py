@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,19 +30,25 @@ def main() -> None:
         parts = [lambda module=module: module.measure(False)]
         if name == "growth":
             parts.append(module.measure_million)
+        if name == "peers":
+            parts = [partial(module.measure_models, [model], False) for model in module.NAMES]
         for measure in parts:
             found: list[Figure] = measure()
             for figure in found:
                 print(figure.line(), flush=True)
             figures += found
-            _write(name, figures)  # after each, as they take long
+            _write(name, figures, is_all=measure is parts[-1])  # after each, as they take long
 
 
-def _write(name: str, figures: list[Figure]) -> None:
+def _write(name: str, figures: list[Figure], is_all: bool) -> None:
+    """Until all parts of a benchmark are measured, the others' figures stay as they were."""
     path = HERE / "results.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    measured = [figure.as_json() for figure in figures]
+    names = {figure.name for figure in figures}
+    before = [] if is_all else results.get(name, {}).get("figures", [])
     results[name] = {
-        "figures": [figure.as_json() for figure in figures],
+        "figures": [*measured, *(figure for figure in before if figure["name"] not in names)],
         "dracofl": dracofl.__version__,
         "jax": jax.__version__,
         "python": platform.python_version(),

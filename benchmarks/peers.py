@@ -154,6 +154,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def measure(quick: bool) -> list[Figure]:
+    return measure_models(list(NAMES), quick)
+
+
+def measure_models(models: list[str], quick: bool) -> list[Figure]:
     made = environment("torch", "gossipy", "pfl")
     cores = len(os.sched_getaffinity(0))
     threads = [1] if quick else sorted({1, cores})
@@ -173,7 +177,7 @@ def measure(quick: bool) -> list[Figure]:
             + "; ".join(f"{name} could not be installed ({why})" for name, why in made.missing.items())
         )
     left_out = {"not installed": made.missing, "failed": {}}
-    return [figure for model in NAMES for figure in _measure_model(model, quick, commands, left_out)]
+    return [figure for model in models for figure in _measure_model(model, quick, commands, left_out)]
 
 
 def _measure_model(
