@@ -102,7 +102,8 @@ def _words(column: list[str]) -> pa.DictionaryArray:
 
 def concatenate(name: str, tables: Sequence[pa.Table]) -> pa.Table:
     table = pa.concat_tables([to_table(name, []), *tables])
-    return table.unify_dictionaries()
+    # In one piece: a sum of a column in pieces depends on the pieces, hence on where a run was cut.
+    return table.unify_dictionaries().combine_chunks()
 
 
 def cut_at(tables: dict[str, pa.Table], time_s: float) -> dict[str, pa.Table]:
