@@ -27,11 +27,7 @@ def main() -> None:
         print(f"--- {name}", flush=True)
         module = import_module(f"benchmarks.{name}")
         figures: list[Figure] = []
-        parts = [lambda module=module: module.measure(False)]
-        if name == "growth":
-            parts.append(module.measure_million)
-        if name == "peers":
-            parts = [partial(module.measure_models, [model], False) for model in module.NAMES]
+        parts = module.parts() if hasattr(module, "parts") else [partial(module.measure, False)]
         for measure in parts:
             found: list[Figure] = measure()
             for figure in found:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
+from functools import partial
 
 from benchmarks.child import ask
 from benchmarks.figure import Figure, main
@@ -71,6 +73,10 @@ def measure(quick: bool) -> list[Figure]:
             "growth", "bytes a user / (4 models + 2 KB)", [slope / allowed for slope in slopes], "at most", 1.0, detail
         ),
     ]
+
+
+def parts() -> list[Callable[[], list[Figure]]]:
+    return [partial(measure, False), measure_million]
 
 
 def measure_million() -> list[Figure]:

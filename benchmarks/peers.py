@@ -30,8 +30,9 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,6 +156,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def measure(quick: bool) -> list[Figure]:
     return measure_models(list(NAMES), quick)
+
+
+def parts() -> list[Callable[[], list[Figure]]]:
+    return [partial(measure_models, [model], False) for model in NAMES]
 
 
 def measure_models(models: list[str], quick: bool) -> list[Figure]:

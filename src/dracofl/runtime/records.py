@@ -79,7 +79,7 @@ def records_of(lines: Iterable[tuple[int, Line]], everybody: bool, end_s: float 
     """`everybody` says that the journals of all receivers are among the lines. Lines from `end_s` on do not count.
     They are gone through several times."""
     assert iter(lines) is not lines, "an iterator would be empty the second time"
-    reader = _Reader(everybody, merges_in(_before(end_s, lines)))
+    reader = _Reader(everybody)
     for user, line in _before(end_s, lines):  # first what was sent: by their clocks, some of it arrived before
         reader.read_sent_only(user, line)
     for user, line in _before(end_s, lines):
@@ -93,15 +93,10 @@ def _before(end_s: float, lines: Iterable[tuple[int, Line]]) -> Iterator[tuple[i
 
 
 def merges_in(lines: Iterable[tuple[int, Line]]) -> Merges:
-    epochs: dict[int, int] = {}
-    found: Merges = {}
+    reader = _Reader(everybody=False)
     for user, line in lines:
-        if line[0] == "start":
-            epochs[user] = line[2]["epoch"]
-        elif line[0] == "merged":
-            _, _, receiver, carrier, number = line
-            found.setdefault(Key(user, epochs.get(user, 0), carrier, receiver), []).append(number)
-    return found
+        reader.read_sent_only(user, line)
+    return reader.merges
 
 
 def _time_of(line: Line) -> float:
@@ -109,13 +104,13 @@ def _time_of(line: Line) -> float:
 
 
 class _Reader:
-    def __init__(self, everybody: bool, merges: Merges) -> None:
+    def __init__(self, everybody: bool) -> None:
         self.records = Records()
+        self.merges: Merges = {}
         self._everybody = everybody
         self._epochs: dict[int, int] = {}
         self._now_s = 0.0
         self._sent: dict[Key, _Sent] = {}
-        self._carriers = merges
         self._settled: set[Key] = set()
         self._held: dict[Key, Message] = {}  # arrived, and in a window
         self._answers: dict[Key, str] = {}
@@ -129,13 +124,17 @@ class _Reader:
             handle(user, now_s, *rest)
 
     def read_sent_only(self, user: int, line: Line) -> None:
+        """And what was added to it while it waited."""
         if line[0] == "start":
             self._epochs[user] = line[2]["epoch"]
         elif line[0] == "sent":
             _, now_s, number, updates, _, size, _, outcomes = line
             for receiver, weight, *_ in outcomes:
-                key = Key(user, self._epochs[user], number, receiver)
+                key = Key(user, self._epochs.get(user, 0), number, receiver)
                 self._sent[key] = _Sent(updates, weight, size, now_s)
+        elif line[0] == "merged":
+            _, _, receiver, carrier, number = line
+            self.merges.setdefault(Key(user, self._epochs.get(user, 0), carrier, receiver), []).append(number)
 
     def _read_start(self, user: int, _: float, state: dict[str, Any]) -> None:
         self._epochs[user] = state["epoch"]
@@ -201,7 +200,7 @@ class _Reader:
         self, key: Key, arrived_s: float, now_s: float, fate: Fate, reason: str, message: Message | None = None
     ) -> None:
         """Of this message and of those that went in it."""
-        for number in (key.number, *self._carriers.get(key, ())):
+        for number in (key.number, *self.merges.get(key, ())):
             one = key._replace(number=number)
             if one in self._settled:
                 self.records.contradictions.append(f"{one} met two fates")
@@ -233,7 +232,7 @@ class _Reader:
 
     def finish(self) -> None:
         """What nobody has settled: refused, late, unreachable, never arrived, or still on its way."""
-        carried = {key._replace(number=number) for key, numbers in self._carriers.items() for number in numbers}
+        carried = {key._replace(number=number) for key, numbers in self.merges.items() for number in numbers}
         for key in [key for key in self._sent if key not in self._settled and key not in carried]:
             held = self._held.get(key)
             fate, reason = self._last_known(key)

@@ -97,9 +97,10 @@ class Sender:
             is_quick = is_answered and time.monotonic() - began_s < QUICK_S
             with self._changed:
                 self._in_flight -= 1
-                before, self._may_be_in_flight = self._may_be_in_flight, IN_FLIGHT_WHEN_QUICK if is_quick else IN_FLIGHT
-                if before < self._may_be_in_flight:  # there is room for more than this thread takes
+                most = IN_FLIGHT_WHEN_QUICK if is_quick else IN_FLIGHT
+                if most > self._may_be_in_flight:  # there is room for more than this thread takes
                     self._changed.notify_all()
+                self._may_be_in_flight = most
 
     def _next(self) -> Parcel | None:
         with self._changed:
