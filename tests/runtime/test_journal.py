@@ -6,6 +6,9 @@ import errno
 import json
 import math
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,48 +121,65 @@ def test_a_journal_that_cannot_be_made_is_a_matter_of_the_disk(tmp_path: Path) -
         FileJournal(tmp_path / "nowhere" / "journal")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
-def test_a_full_disk_is_said_to_be_full() -> None:
-    path = Path("/dev/full")
-    journal = FileJournal.__new__(FileJournal)
-    journal._path, journal._file = path, os.open(path, os.O_WRONLY)
-    with pytest.raises(StorageError, match="No space left on device"):
-        journal.write("timer", 1.0)
-    journal.close()
+def no_room(*_: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_after_a_line_that_was_not_written_whole_nothing_is_written(
+def test_a_full_disk_is_said_to_be_full_and_what_was_written_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would stand behind half a line, and all that follows could not be read."""
-    path, journal, really = tmp_path / "journal", FileJournal(tmp_path / "journal"), os.write
+    """What would be written after a line that is missing would prove nothing."""
+    path, journal, reserve = tmp_path / "journal", FileJournal(tmp_path / "journal"), os.posix_fallocate
     journal.write("timer", 1.0)
-
-    def half(file: int, data: bytes) -> int:
-        if data.startswith(b"["):
-            return really(file, data[:7])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "write", half)
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    journal.write("timer", 2.0)  # there is some room left
     with pytest.raises(StorageError, match="No space left on device"):
-        journal.write("timer", 2.0)
-    monkeypatch.setattr(os, "write", really)
+        journal.write("long", 3.0, "x" * 1_000_000)
+    monkeypatch.setattr(os, "posix_fallocate", reserve)
     with pytest.raises(StorageError, match="No space left on device"):
-        journal.write("timer", 3.0)
+        journal.write("timer", 4.0)
     journal.close()
-    assert list(read_journal(path)) == [["timer", 1.0]]
-    journal = FileJournal(path)
-    journal.write("timer", 4.0)
-    journal.close()
-    assert list(read_journal(path)) == [["timer", 1.0], ["timer", 4.0]]
+    assert list(read_journal(path)) == [["timer", 1.0], ["timer", 2.0]]
 
 
-def test_a_disk_that_takes_a_line_in_parts_gets_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    really = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: really(file, data[:7]))
-    write(tmp_path / "journal", ["timer", 1.0, "x" * 50], ["timer", 2.0])
-    monkeypatch.undo()
-    assert [line[1] for line in read_journal(tmp_path / "journal")] == [1.0, 2.0]
+def test_where_room_cannot_be_reserved_the_file_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "posix_fallocate")
+    write(tmp_path / "journal", ["timer", 1.0])
+    assert (tmp_path / "journal").read_bytes() == b'["timer",1.0]\n'
+
+
+def test_a_closed_journal_is_as_long_as_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    for _ in range(3):
+        write(path, *(["line", float(number), "x" * number] for number in range(900)))
+    assert path.stat().st_size == sum(len(text) for text in path.read_bytes().splitlines(keepends=True))
+    assert b"\0" not in path.read_bytes()
+    assert [line[1] for line in read_journal(path)] == [float(number) for number in range(900)] * 3
+
+
+KILLED = """
+import os, signal, sys, threading
+from pathlib import Path
+from dracofl.runtime.journal import FileJournal
+journal = FileJournal(Path(sys.argv[1]))
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+number = 0
+while True:
+    journal.write("line", float(number), "x" * (number % 5000))
+    os.write(1, b".")
+    number += 1
+"""
+
+
+def test_a_process_that_is_killed_leaves_every_line_that_it_went_on_from(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    lines = list(read_journal(path))
+    assert [line[1] for line in lines] == [float(number) for number in range(len(lines))]
+    assert len(done.stdout) <= len(lines) <= len(done.stdout) + 1
+    write(path, ["start", 0.0])  # and the next one goes on behind them
+    assert [*lines, ["start", 0.0]] == list(read_journal(path))
 
 
 def test_lines_of_several_peers_in_memory_keep_their_order() -> None:

@@ -13,7 +13,7 @@ followed, for replay. Outputs: "finished", "sent", "merged", "unified", "relayed
 from __future__ import annotations
 
 import hashlib
-import json
+import mmap
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from pydantic_core import from_json, to_json
 
 from dracofl.errors import RunFolderError
 from dracofl.telemetry.storage import storage_error, storage_errors
@@ -28,7 +29,8 @@ from dracofl.telemetry.storage import storage_error, storage_errors
 Line = list[Any]
 START = "START"
 """The name of the timer that begins it all."""
-_AS_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_ROOM_BYTES = 1 << 18  # reserved at a time
+_NEWLINE = ord("\n")
 _TAIL_BYTES = 65536  # read at a time in search of the last whole line
 
 
@@ -37,28 +39,51 @@ class Journal(Protocol):
 
 
 class FileJournal:
-    _error: OSError | None = None  # after which nothing is written: it would stand behind half a line
+    """Written by way of memory: a system call a line would let other threads have the interpreter five times a message.
+    What is in memory that a file is mapped to is the operating system's, whatever becomes of the process. Behind the
+    last line there is room for more, zeros, until the journal is closed."""
+
+    _error: OSError | None = None  # after which nothing is written: what follows a line that is missing proves nothing
+    _memory: mmap.mmap | None = None
 
     def __init__(self, path: Path) -> None:
         self._path = path
         with storage_errors(path):
             _end_last_line(path)
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._length = os.fstat(self._file).st_size
+        self._begin = self._end = 0  # of what is mapped
 
     def write(self, *line: Any) -> None:
-        data = _AS_JSON(line).encode() + b"\n"
+        data = _as_json(line)
         try:
             if self._error is not None:
                 raise self._error
-            written = os.write(self._file, data)
-            while written < len(data):  # a disk that is nearly full takes a part, and says so only the next time
-                written += os.write(self._file, data[written:])
+            if self._memory is None or self._length + len(data) >= self._end:
+                self._memory = self._make_room(len(data) + 1)
         except OSError as error:
             self._error = error
             raise storage_error(self._path, error) from error
+        at = self._length - self._begin
+        self._memory[at : at + len(data)] = data
+        self._memory[at + len(data)] = _NEWLINE  # last: without it there is no line
+        self._length += len(data) + 1
 
     def close(self) -> None:
-        os.close(self._file)
+        if self._memory is not None:
+            self._memory.close()
+        with storage_errors(self._path):
+            os.ftruncate(self._file, self._length)
+            os.close(self._file)
+
+    def _make_room(self, size: int) -> mmap.mmap:
+        if self._memory is not None:
+            self._memory.close()
+        self._begin = self._length // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        room = _ROOM_BYTES + size
+        _reserve(self._file, self._begin, room)
+        self._end = self._begin + room
+        return mmap.mmap(self._file, room, offset=self._begin)
 
 
 class MemoryJournal:
@@ -90,7 +115,7 @@ def read_journal(path: Path) -> Iterator[Line]:
                 if not text.endswith(b"\n"):
                     return
                 try:
-                    line = json.loads(text)
+                    line = from_json(text)
                     if not _is_line(line):
                         raise ValueError("it is no line of a journal")
                 except ValueError as error:
@@ -102,8 +127,8 @@ def read_journal(path: Path) -> Iterator[Line]:
 
 def digest(commands: Iterable[Any]) -> str:
     """Of named tuples: a short proof, for replay, that the same commands followed."""
-    text = _AS_JSON([(type(command).__name__, *command) for command in commands])
-    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    data = _as_json([(type(command).__name__, *command) for command in commands])
+    return hashlib.blake2b(data, digest_size=6).hexdigest()
 
 
 def checksum(numbers: np.ndarray) -> str:
@@ -115,8 +140,21 @@ def checksum(numbers: np.ndarray) -> str:
     return f"{total:016x}{mixed:016x}{raw[whole:].tobytes().hex()}"
 
 
+def _as_json(data: Any) -> bytes:
+    # Seven a message: this takes a third of the time of the standard library's. (So does reading, a fifth.)
+    return to_json(data, inf_nan_mode="constants")
+
+
 def _is_line(line: Any) -> bool:
     return isinstance(line, list) and len(line) >= 2 and isinstance(line[0], str) and isinstance(line[1], int | float)
+
+
+def _reserve(file: int, begin: int, size: int) -> None:
+    """Now, and with an error if there is none: a mapped file that cannot grow any more kills who writes to it."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, begin, size)
+    else:
+        os.ftruncate(file, begin + size)  # macOS, where all that can be asked for is the length
 
 
 def _end_last_line(path: Path) -> None:
