@@ -13,6 +13,8 @@ from dracofl.tape import Combine, Copy, Free
 
 PLAIN = (Combine, Copy, Free)
 """What `play` plays."""
+_PART = 16384  # numbers
+_ROW = 8192  # numbers: too few for a BLAS to use several threads, whose number would change the last bits
 
 
 def play(vectors: dict[int, np.ndarray], operation: Combine | Copy | Free) -> None:
@@ -34,16 +36,20 @@ def _combine(vectors: dict[int, np.ndarray], operation: Combine) -> None:
             total = vectors[destination] = total.copy()
     else:
         total = np.float32(first_weight) * vectors[first]
-    for source, weight in others:
-        total += np.float32(weight) * vectors[source]
+    for begin in range(0, len(total), _PART):  # products that stay in the cache: memory is what this waits for
+        part = slice(begin, begin + _PART)
+        for source, weight in others:
+            total[part] += np.float32(weight) * vectors[source][part]
     vectors[destination] = total
 
 
 def sum_of_squares(numbers: np.ndarray) -> float:
     """In one pass and in float32: not finite if one of the numbers is not, or if they are very large."""
     flat = numbers.reshape(-1)
+    whole = len(flat) // _ROW * _ROW
+    rows, rest = flat[:whole].reshape(-1, _ROW), flat[whole:]
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.einsum("i,i->", flat, flat))
+        return float(np.vecdot(rows, rows).sum() + np.vecdot(rest, rest))
 
 
 def are_finite(numbers: np.ndarray) -> bool:
