@@ -147,6 +147,30 @@ def test_with_nothing_new_a_poisson_transmission_sends_nothing() -> None:
     assert kinds(node.transmission_due(4.0)) == [SetTimer]
 
 
+def times_of_transmissions(late_s: float, count: int = 200) -> list[float]:
+    """When each is due, where every one happens so much later than it was due."""
+    node, _ = make_node(when="poisson")
+    due_s = [only([one for one in node.start(0.0) if is_transmission(one)], SetTimer).at_s]
+    for _ in range(count):
+        due_s.append(only(node.transmission_due(due_s[-1] + late_s), SetTimer).at_s)
+    return due_s
+
+
+def is_transmission(command: Command) -> bool:
+    return isinstance(command, SetTimer) and command.happening == Happening.TRANSMISSION_DUE
+
+
+def test_a_clock_that_rings_a_little_late_makes_transmissions_no_rarer() -> None:
+    assert times_of_transmissions(late_s=0.5) == times_of_transmissions(late_s=0.0)
+
+
+def test_who_slept_for_long_does_not_send_for_all_that_time() -> None:
+    node, _ = make_node(when="poisson")
+    node.start(0.0)
+    mean_s = 10.0
+    assert only(node.transmission_due(1000.0), SetTimer).at_s > 1000.0 - mean_s
+
+
 def test_latest_sends_the_newest_update_even_again() -> None:
     node, vectors = make_node(when="poisson", backlog="latest")
     assert kinds(node.transmission_due(1.0)) == [SetTimer]

@@ -65,6 +65,7 @@ class NodeState:
     started: int = 0  # local updates begun
     finished: int = 0
     ticks: int = 0  # transmission times drawn ("poisson")
+    next_tick_s: float = 0.0  # the last of them
     transmissions: int = 0
     training: int = NONE  # vector of the update being computed (snapshot "start")
     unsent: int = NONE  # vector that waits for the next transmission
@@ -120,6 +121,7 @@ class NodeCore:
         out: list[Command] = []
         self._begin_update(now_s, out)
         if self.rules.when == "poisson":
+            self.state.next_tick_s = now_s
             self._await_transmission(now_s, out)
         return out
 
@@ -230,9 +232,13 @@ class NodeCore:
         out.append(named(SetTimer, (_UPDATE_DUE, user, now_s + duration_s)))
 
     def _await_transmission(self, now_s: float, out: list[Command]) -> None:
-        wait_s = rng.exponential(self._transmit_draws, self.state.ticks) / self._transmit_rate
-        self.state.ticks += 1
-        out.append(SetTimer(Happening.TRANSMISSION_DUE, self.user, now_s + wait_s))
+        state, mean_s = self.state, 1.0 / self._transmit_rate
+        wait_s = rng.exponential(self._transmit_draws, state.ticks) / self._transmit_rate
+        state.ticks += 1
+        # A real clock rings late. That is made up for, or there would be fewer transmissions than the rate says; but
+        # who slept for long does not send many at once.
+        state.next_tick_s = max(state.next_tick_s, now_s - mean_s) + wait_s
+        out.append(SetTimer(Happening.TRANSMISSION_DUE, self.user, state.next_tick_s))
 
     def _keep_unsent(self, update: int, now_s: float, out: list[Command]) -> None:
         state = self.state
