@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import zenoh
 
 from dracofl.runtime.transport import OnMessage, Transport, Unanswered
@@ -34,8 +35,8 @@ def until(condition: Callable[[], object], timeout_s: float = 5.0) -> bool:
     return True
 
 
-def answer_size(sender: int, data: bytes) -> bytes | None:
-    return b"%d bytes of %d" % (len(data), sender)
+def answer_size(sender: int, header: bytes, numbers: bytes) -> bytes | None:
+    return b"%d bytes of %d" % (len(header) + len(numbers), sender)
 
 
 @dataclass
@@ -46,9 +47,9 @@ class Node:
     heard: list[tuple[int, bytes]] = field(default_factory=list)
 
     def open(self, answer: OnMessage) -> Node:
-        def on_message(sender: int, data: bytes) -> bytes | None:
-            self.heard.append((sender, data))
-            return answer(sender, data)
+        def on_message(sender: int, header: bytes, numbers: bytes) -> bytes | None:
+            self.heard.append((sender, header + numbers))
+            return answer(sender, header, numbers)
 
         def on_member(user: int, epoch: int, there: bool) -> None:
             if there:
@@ -60,7 +61,7 @@ class Node:
         return self
 
     def send(self, receiver: int, data: bytes, timeout_s: float = 2.0) -> bytes | Unanswered:
-        return self.transport.send(receiver, data, timeout_s)
+        return self.transport.send(receiver, b"", np.frombuffer(data, np.uint8), timeout_s)
 
 
 class Net:

@@ -158,19 +158,20 @@ class World:
         if receiver not in self.lives and chance.random() < 0.7:
             self.at(self.now_s + 0.001, life, lambda: self._answer(serial, exchange, Unanswered.UNREACHABLE))
             return
-        data = parcel.to_bytes()
+        header, numbers = parcel.on_the_wire()
+        parts = header, numbers.tobytes()
         for _ in range(2 if chance.random() < weather.duplicate else 1):
             if chance.random() >= weather.loss:
-                self.at(self.now_s + self._draw_delay_s(), None, lambda: self._reach(serial, exchange, data))
+                self.at(self.now_s + self._draw_delay_s(), None, lambda: self._reach(serial, exchange, parts))
 
-    def _reach(self, serial: int, exchange: Exchange, data: bytes) -> None:
+    def _reach(self, serial: int, exchange: Exchange, parts: tuple[bytes, bytes]) -> None:
         """Whoever is up under this name by now."""
         life = self.lives.get(exchange.parcel.header.receiver)
         if life is not None and not self.is_cut(exchange.sender.user, life.user):
-            self._visit(life, lambda: self._arrive(life, serial, exchange, data))
+            self._visit(life, lambda: self._arrive(life, serial, exchange, parts))
 
-    def _arrive(self, life: Life, serial: int, exchange: Exchange, data: bytes) -> None:
-        answer = life.peer.message(data, life.now_s())
+    def _arrive(self, life: Life, serial: int, exchange: Exchange, parts: tuple[bytes, bytes]) -> None:
+        answer = life.peer.message(*parts, life.now_s())
         found = decode_answer(answer, self.schedule.setting.parameters)
         assert found is not None
         header = exchange.parcel.header

@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from dracofl.build import build_peer_core, build_world
 from dracofl.config.load import load_config
 from dracofl.protocol.commands import Happening
-from dracofl.protocol.headers import Answer, Header, Kind, Verdict, decode_answer, encode, encode_answer, shape_of
+from dracofl.protocol.headers import (
+    HEADER_BYTES,
+    Answer,
+    Header,
+    Kind,
+    Verdict,
+    decode_answer,
+    encode,
+    encode_answer,
+    shape_of,
+)
 from dracofl.protocol.peer import PeerState
 from dracofl.runtime.journal import Line, MemoryJournal
 from dracofl.runtime.parcel import Parcel
@@ -92,7 +102,7 @@ class Target:
         return held, [dataclasses.asdict(part) for part in parts], len(self.ports.posted), dict(self.ports.timers)
 
     def tell(self, data: bytes, sender: int | None = None, now_s: float = NOW_S) -> Verdict:
-        answer = decode_answer(self.peer.message(data, now_s, sender), LENGTH)
+        answer = decode_answer(self.peer.message(data[:HEADER_BYTES], data[HEADER_BYTES:], now_s, sender), LENGTH)
         assert answer is not None
         assert answer.epoch == OUR_EPOCH
         return answer.verdict
@@ -385,5 +395,5 @@ def test_members_that_cannot_be_are_ignored() -> None:
         target.peer.member_left(user, epoch, NOW_S)
     assert target.peer.core.state.members == EPOCHS
     for parcel in target.ports.posted:
-        parcel.to_bytes()
+        parcel.on_the_wire()
     target.takes_a_good_one()

@@ -23,7 +23,17 @@ from zenoh_net import until as within
 from dracofl.config.node import load_node
 from dracofl.experiments.cluster import free_ports
 from dracofl.experiments.node import limits_of
-from dracofl.protocol.headers import Answer, Header, Kind, Verdict, decode, decode_answer, encode, encode_answer
+from dracofl.protocol.headers import (
+    HEADER_BYTES,
+    Answer,
+    Header,
+    Kind,
+    Verdict,
+    decode,
+    decode_answer,
+    encode,
+    encode_answer,
+)
 from dracofl.runtime.journal import read_journal
 from dracofl.runtime.zenoh import ZenohTransport
 from dracofl.runtime.zenoh_options import ZenohOptions, configuration
@@ -108,8 +118,8 @@ class Neighbour:
         self.transport = ZenohTransport(options(1, victim.address, OUR_EPOCH))
         self.transport.open(self._answer, lambda *_: None)
 
-    def _answer(self, _: int, data: bytes) -> bytes:
-        header = decode(data, self.shape, LENGTH)
+    def _answer(self, _: int, data: bytes, numbers: bytes) -> bytes:
+        header = decode(data, len(numbers), self.shape, LENGTH)
         self.received += isinstance(header, Header) and header.kind == Kind.UPDATE and header.to_epoch == OUR_EPOCH
         return encode_answer(Answer(Verdict.ACCEPTED, OUR_EPOCH, 0, 0.0, 0))
 
@@ -121,8 +131,7 @@ class Neighbour:
 
     def is_heard(self) -> bool:
         """Its update is accepted, in the end: among a flood some are dropped."""
-        data = encode(self.header()) + np.full(LENGTH, 1e-6, "<f4").tobytes()
-        found = self.transport.send(0, data, 2.0)
+        found = self.transport.send(0, encode(self.header()), np.full(LENGTH, 1e-6, "<f4"), 2.0)
         answer = decode_answer(found, LENGTH) if isinstance(found, bytes) else None
         return answer is not None and answer.verdict in (Verdict.ACCEPTED, Verdict.OVER_BUDGET, Verdict.DUPLICATE)
 
@@ -161,10 +170,12 @@ def neighbour(victim: Victim) -> Iterator[Neighbour]:
         neighbour.transport.close()
 
 
-def ask(raw: zenoh.Session, payload: bytes, sender: str = "3", timeout_s: float = 2.0) -> Any:
+def ask(raw: zenoh.Session, data: bytes, sender: str = "3", timeout_s: float = 2.0) -> Any:
     """BLOCK, so that all of it arrives."""
     key = f"draco/hostile/to/0/from/{sender}"
-    return raw.get(key, payload=payload, timeout=timeout_s, congestion_control=zenoh.CongestionControl.BLOCK)
+    block = zenoh.CongestionControl.BLOCK
+    parts = {"attachment": data[:HEADER_BYTES], "payload": data[HEADER_BYTES:]}
+    return raw.get(key, timeout=timeout_s, congestion_control=block, **parts)
 
 
 def test_rubbish_is_answered_counted_and_survived(victim: Victim, raw: zenoh.Session, neighbour: Neighbour) -> None:

@@ -66,14 +66,14 @@ class MemoryTransport:
             their_on_member(self._user, EPOCH, True)
             on_member(user, EPOCH, True)
 
-    def send(self, receiver: int, data: bytes, timeout_s: float) -> bytes | Unanswered:
+    def send(self, receiver: int, header: bytes, numbers: np.ndarray, timeout_s: float) -> bytes | Unanswered:
         self._network.before_sending(self._user, receiver)
         if receiver not in self._network.there:
             return Unanswered.UNREACHABLE
         if receiver in self._network.deaf:
             time.sleep(timeout_s)
             return Unanswered.TIMEOUT
-        answer = self._network.there[receiver][0](self._user, data)
+        answer = self._network.there[receiver][0](self._user, header, numbers.tobytes())
         return Unanswered.TIMEOUT if answer is None else answer
 
     def close(self) -> None:

@@ -84,8 +84,8 @@ def test_a_slow_link_has_a_queue_of_its_own_which_is_not_filled() -> None:
 
 
 def test_a_link_that_becomes_slow_is_given_less() -> None:
-    found = under_way([QUICK] * 12 + [SLOW] * 10)
-    assert max(found[:12]) == IN_FLIGHT_WHEN_QUICK
+    found = under_way([QUICK] * 20 + [SLOW] * (IN_FLIGHT_WHEN_QUICK + 6))
+    assert max(found[:20]) == IN_FLIGHT_WHEN_QUICK
     assert max(found[-4:]) == IN_FLIGHT
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("zenoh")
@@ -26,6 +27,8 @@ from dracofl.runtime.transport import Unanswered
 from dracofl.runtime.zenoh import ZenohTransport
 from dracofl.runtime.zenoh_options import ZenohOptions, configuration
 
+NOTHING = np.zeros(0, np.float32)
+
 
 class Slow:
     """Answers when it may."""
@@ -33,7 +36,7 @@ class Slow:
     def __init__(self) -> None:
         self.may_answer = threading.Event()
 
-    def answer(self, _sender: int, _data: bytes) -> bytes:
+    def answer(self, _sender: int, _header: bytes, _numbers: bytes) -> bytes:
         self.may_answer.wait(timeout=20)
         return b"at last"
 
@@ -56,10 +59,21 @@ def test_members_are_seen_and_messages_answered(net: Net) -> None:
 
 def test_large_messages_go_both_ways_and_are_the_same(net: Net) -> None:
     data = bytes(range(250)) * 2400
-    first, second = net.node(0, lambda _, data: data[::-1]), net.node(1)
+    first, second = net.node(0, lambda _, header, numbers: numbers[::-1]), net.node(1)
     assert until(lambda: 0 in second.members)
     assert second.send(0, data) == data[::-1]
     assert first.heard == [(1, data)]
+
+
+def test_numbers_that_were_sent_before_and_others_are_not_mistaken_for_each_other(net: Net) -> None:
+    first, second, third = net.node(0), net.node(1), net.node(2)
+    assert until(lambda: {0, 1} <= third.members.keys())
+    one, two = np.arange(3, dtype=np.uint8), np.arange(3, 6, dtype=np.uint8)
+    sent = [(0, b"a", one), (1, b"b", one), (0, b"c", one), (0, b"d", two), (0, b"e", one), (1, b"f", one.copy())]
+    for receiver, header, numbers in sent:
+        assert third.transport.send(receiver, header, numbers, 2.0) == b"4 bytes of 2"
+    for user, node in enumerate((first, second)):
+        assert node.heard == [(2, header + numbers.tobytes()) for receiver, header, numbers in sent if receiver == user]
 
 
 def test_timeout_and_unreachable_are_told_apart(net: Net, slow: Slow) -> None:
@@ -143,7 +157,7 @@ def test_who_is_seen_can_be_sent_to_at_once(net: Net) -> None:
 
     def greet(user: int, _epoch: int, there: bool) -> None:
         if there:
-            threading.Thread(target=lambda: answers.append(watcher.send(user, b"hi", 2.0))).start()
+            threading.Thread(target=lambda: answers.append(watcher.send(user, b"hi", NOTHING, 2.0))).start()
 
     watcher = ZenohTransport(net.options(1))
     net.opened.append(watcher)
@@ -208,10 +222,10 @@ def test_messages_that_are_too_large_are_refused_aloud(net: Net) -> None:
 
 
 def test_a_message_that_nobody_can_handle_is_let_go_and_the_next_one_is_taken(net: Net) -> None:
-    def fail_at_first(sender: int, data: bytes) -> bytes | None:
-        if data == b"bad":
+    def fail_at_first(sender: int, header: bytes, numbers: bytes) -> bytes | None:
+        if numbers == b"bad":
             raise MemoryError
-        return answer_size(sender, data)
+        return answer_size(sender, header, numbers)
 
     first, second = net.node(0, fail_at_first), net.node(1)
     assert until(lambda: 0 in second.members)
@@ -319,7 +333,7 @@ import sys
 from dracofl.runtime.zenoh import ZenohTransport
 from dracofl.runtime.zenoh_options import ZenohOptions
 options = ZenohOptions("test", 0, 5, 1, listen=(sys.argv[1],), lease_s=1.25)
-ZenohTransport(options).open(lambda sender, data: data, lambda *_: None)
+ZenohTransport(options).open(lambda sender, header, numbers: numbers, lambda *_: None)
 sys.stdin.read()
 """
 

@@ -1,7 +1,8 @@
 """What stands before the numbers of a message between real peers, and what is answered to it: a fixed binary layout.
 
-Little-endian, no pickle, nothing of variable length. A message is a header and then raw float32 numbers, of which the
-header says how many; an answer may have numbers too (a model that was asked for).
+Little-endian, no pickle, nothing of variable length. A message is a header and, apart from it, raw float32 numbers, of
+which the header says how many: the same numbers go to several receivers. An answer may have numbers too, behind it (a
+model that was asked for).
 """
 
 from __future__ import annotations
@@ -88,11 +89,12 @@ def encode(header: Header) -> bytes:
     )
 
 
-def decode(data: bytes | memoryview, shape: bytes, length: int) -> Header | Verdict:
-    """The header of a message about a model of this shape and length, or why there is none; cheapest test first."""
-    if len(data) < HEADER_BYTES:
+def decode(data: bytes, numbers_bytes: int, shape: bytes, length: int) -> Header | Verdict:
+    """The header of a message about a model of this shape and length, or why there is none; cheapest test first.
+    `numbers_bytes` is the size of what came with it."""
+    if len(data) != HEADER_BYTES:
         return Verdict.SIZE
-    magic, version, kind, *fields = _LAYOUT.unpack_from(data)
+    magic, version, kind, *fields = _LAYOUT.unpack(data)
     if magic != _MAGIC or version != VERSION:
         return Verdict.VERSION
     if kind not in (Kind.UPDATE, Kind.MODEL, Kind.ASK):
@@ -101,7 +103,7 @@ def decode(data: bytes | memoryview, shape: bytes, length: int) -> Header | Verd
     wanted = 0 if kind == Kind.ASK else length
     if header.shape != shape:
         return Verdict.SHAPE
-    if header.length != wanted or len(data) != HEADER_BYTES + 4 * wanted:
+    if header.length != wanted or numbers_bytes != 4 * wanted:
         return Verdict.SIZE
     return header if _makes_sense(header) else Verdict.SENSELESS
 

@@ -19,9 +19,9 @@ class Parcel:
     numbers: tuple[int, ...]  # of the transmissions that are in it
     expires_s: float  # when it is no longer worth sending, by the sender's clock
 
-    def to_bytes(self) -> bytes:
-        # In one copy: it is 600 KB for a model of the paper's size.
-        return b"".join([encode(self.header), self.payload.astype("<f4", copy=False).data])
+    def on_the_wire(self) -> tuple[bytes, np.ndarray]:
+        """Its header, and its numbers: the payload itself, if it is in order, and not a copy."""
+        return encode(self.header), np.ascontiguousarray(self.payload, "<f4")
 
     def joined_by(self, later: Parcel) -> Parcel:
         """Updates are increments: two that go the same way with the same weight go as their sum."""

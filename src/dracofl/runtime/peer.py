@@ -27,7 +27,6 @@ from dracofl.protocol.commands import (
     Settle,
 )
 from dracofl.protocol.headers import (
-    HEADER_BYTES,
     LATEST_EPOCH,
     Answer,
     Header,
@@ -104,20 +103,21 @@ class Peer:
         self.core.member_left(user, epoch)
         self._tell("left", now_s, user, epoch, commands=[])
 
-    def message(self, data: bytes | memoryview, now_s: float, sender: int | None = None) -> bytes:
+    def message(self, head: bytes, body: bytes | memoryview, now_s: float, sender: int | None = None) -> bytes:
         """What to answer to a message, whatever it is. `sender` is who sent it, if the network can tell."""
-        found = decode(data, self._limits.shape, self._limits.parameters)
+        size = len(head) + memoryview(body).nbytes
+        found = decode(head, size - len(head), self._limits.shape, self._limits.parameters)
         if isinstance(found, Verdict):
-            return self._refuse(found, -1, 0, len(data), now_s)
+            return self._refuse(found, -1, 0, size, now_s)
         header, verdict = found, self.core.judge(found)
         if sender is not None and sender != header.sender:
             verdict = Verdict.STRANGER
-        numbers = np.frombuffer(data, "<f4", offset=HEADER_BYTES)
+        numbers = np.frombuffer(body, "<f4")
         square = sum_of_squares(numbers) if verdict == Verdict.ACCEPTED else 0.0
         if verdict == Verdict.ACCEPTED:
             verdict = self._judge_size(numbers, square)
         if verdict != Verdict.ACCEPTED:
-            return self._refuse(verdict, header.sender, header.number, len(data), now_s, header)
+            return self._refuse(verdict, header.sender, header.number, size, now_s, header)
         if header.kind == Kind.ASK:
             return self._give_model(header, now_s)
         if header.kind == Kind.MODEL:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import heapq
 import math
+import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -74,7 +76,8 @@ class Service:
         self._pace = pace
         self._prepare_save = prepare_save  # takes the peer's state, and returns how to write it
         self._peer: Peer | None = None
-        self._turn = threading.Condition(threading.Lock())  # who holds it may touch the peer, and what is below
+        self._turn = threading.Lock()  # who holds it may touch the peer, and what is below
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes the loop, in less time than a Condition
         self._sleeps_until_s = -math.inf  # the loop, if it sleeps
         self._timers: dict[Happening, float] = {}
         self._on_the_radio: list[tuple[float, int, Parcel]] = []
@@ -156,6 +159,7 @@ class Service:
         looked = -math.inf
         every_s = self._pace.evaluate_every_s
         while True:
+            awake = time.monotonic()
             self._raise_failure()
             now_s = self.clock.now_s()
             self._begin_if_due(now_s)
@@ -174,7 +178,7 @@ class Service:
                 if not self._saver.busy:  # on a very slow disk fewer are saved
                     self._saver.begin(self._prepare_save(now_s))
                 self._next_save_s = now_s + (self._pace.save_every_s or math.inf)
-            self._sleep()
+            self._sleep(at_least_s=time.monotonic() - awake)
 
     def _begin_if_due(self, now_s: float) -> None:
         if self._started or now_s < 0.0:
@@ -185,8 +189,9 @@ class Service:
         if self._pace.evaluate_every_s is not None:  # a peer that was started again does not catch up on these
             self._evaluations = math.ceil(now_s / self._pace.evaluate_every_s) if now_s > 1.0 else 0
 
-    def _sleep(self) -> None:
-        """Give the turn away until something is due."""
+    def _sleep(self, at_least_s: float) -> None:
+        """Give the turn away until something is due, and for as long as this thread had it: where timers ring faster
+        than they can be answered, others have their turn too."""
         due_s = [*self._timers.values(), self._next_save_s, self._pace.duration_s]
         if self._pace.evaluate_every_s is not None:
             due_s.append(multiple(self._evaluations, self._pace.evaluate_every_s))
@@ -196,13 +201,19 @@ class Service:
             due_s.append(0.0)
         self._sleeps_until_s = min(due_s)
         wait_s = self.clock.real_s(self._sleeps_until_s - self.clock.now_s())
-        if wait_s > 0.0 and self._failure is None:
-            self._turn.wait(min(wait_s, _NAP_S))
+        if self._failure is None:
+            self._turn.release()
+            try:
+                with suppress(queue.Empty):
+                    self._bell.get(timeout=min(max(wait_s, at_least_s), _NAP_S))
+            finally:
+                self._turn.acquire()
         self._sleeps_until_s = -math.inf
 
     def _wake_for(self, at_s: float) -> None:
         if at_s < self._sleeps_until_s:
-            self._turn.notify()
+            self._sleeps_until_s = -math.inf
+            self._bell.put(None)
 
     def _fail(self, error: BaseException) -> None:
         """On any thread: the loop is to raise it."""
@@ -211,7 +222,7 @@ class Service:
 
     def _note_failure(self, error: BaseException) -> None:
         self._failure = self._failure or error
-        self._turn.notify()
+        self._bell.put(None)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -254,14 +265,14 @@ class Service:
         if asked_s > parcel.expires_s:
             found: bytes | Unanswered = Unanswered.LATE
         else:
-            found = self._transport.send(receiver, parcel.to_bytes(), self._pace.answer_timeout_s)
+            found = self._transport.send(receiver, *parcel.on_the_wire(), self._pace.answer_timeout_s)
         answered_s = self.clock.now_s()
         with self._turn:
             self.peer.answered(parcel, found, asked_s, answered_s)
         return not isinstance(found, Unanswered)
 
-    def _on_message(self, sender: int, data: bytes) -> bytes | None:
-        return self._tell_unless_ending(lambda now_s: self.peer.message(data, now_s, sender))
+    def _on_message(self, sender: int, header: bytes, numbers: bytes) -> bytes | None:
+        return self._tell_unless_ending(lambda now_s: self.peer.message(header, numbers, now_s, sender))
 
     def _on_member(self, user: int, epoch: int, is_there: bool) -> None:
         told = self.peer.member_came if is_there else self.peer.member_left

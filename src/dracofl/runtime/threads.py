@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dracofl.runtime.parcel import Outbox, Parcel
 
 IN_FLIGHT = 2  # messages to one neighbour that wait for its answer; more would fill the queue of a slow link
-IN_FLIGHT_WHEN_QUICK = 4
+IN_FLIGHT_WHEN_QUICK = 8
 QUICK_S = 0.05  # an answer within this time says that the link has room
 
 
@@ -42,7 +42,10 @@ class Worker:
 
 
 class Sender:
-    """The outbox of one neighbour and the threads that empty it: while one waits for an answer, another sends."""
+    """The outbox of one neighbour and the threads that empty it: while one waits for an answer, another sends.
+
+    What threads wait for comes in queues, which wake one in a fraction of the time of a `threading.Condition`.
+    """
 
     def __init__(
         self,
@@ -55,19 +58,18 @@ class Sender:
         self._receiver = receiver
         self._exchange = exchange
         self._fail = fail
+        self._lock = threading.Lock()  # on all that is below, but not on the queues
         self._outbox = Outbox(capacity)
-        self._changed = threading.Condition()
-        self._in_flight, self._may_be_in_flight = 0, IN_FLIGHT
+        self._may_be_in_flight = 0
         self._ending = False
-        self._threads = [
-            threading.Thread(target=self._work, name=f"to peer {receiver}", daemon=True)
-            for _ in range(IN_FLIGHT_WHEN_QUICK)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._permits: queue.SimpleQueue[None] = queue.SimpleQueue()  # a thread without one does nothing
+        self._waiting: queue.SimpleQueue[None] = queue.SimpleQueue()  # as many as there are in the outbox
+        self._threads: list[threading.Thread] = []
+        self._permit(IN_FLIGHT)
 
     def put(self, parcel: Parcel, note_merged: Callable[[int, int], None]) -> None:
-        with self._changed:  # until it is noted what is in a message, that must not be sent
+        with self._lock:  # until it is noted what is in a message, that must not be sent
+            before = len(self._outbox)
             merged = self._outbox.put(parcel)
             if merged is not None:
                 try:
@@ -75,12 +77,15 @@ class Sender:
                 except BaseException:
                     self._ending = True
                     raise
-            self._changed.notify()
+            if len(self._outbox) > before:
+                self._waiting.put(None)
 
     def stop(self) -> None:
-        with self._changed:
+        with self._lock:
             self._ending = True
-            self._changed.notify_all()
+            for _ in self._threads:  # wherever they wait
+                self._permits.put(None)
+                self._waiting.put(None)
 
     def join(self) -> None:
         for thread in self._threads:
@@ -95,18 +100,21 @@ class Sender:
                 self._fail(error)
                 return
             is_quick = is_answered and time.monotonic() - began_s < QUICK_S
-            with self._changed:
-                self._in_flight -= 1
-                most = IN_FLIGHT_WHEN_QUICK if is_quick else IN_FLIGHT
-                if most > self._may_be_in_flight:  # there is room for more than this thread takes
-                    self._changed.notify_all()
-                self._may_be_in_flight = most
+            with self._lock:
+                self._may_be_in_flight -= 1  # its own permit is over
+                self._permit(IN_FLIGHT_WHEN_QUICK if is_quick else IN_FLIGHT)
 
     def _next(self) -> Parcel | None:
-        with self._changed:
-            while not self._ending and not (len(self._outbox) and self._in_flight < self._may_be_in_flight):
-                self._changed.wait()
-            if self._ending:
-                return None
-            self._in_flight += 1
-            return self._outbox.take()
+        self._permits.get()
+        self._waiting.get()
+        with self._lock:
+            return None if self._ending else self._outbox.take()
+
+    def _permit(self, most: int) -> None:
+        for _ in range(self._may_be_in_flight, most):
+            self._permits.put(None)
+        self._may_be_in_flight = max(most, self._may_be_in_flight)
+        while len(self._threads) < most and not self._ending:  # most neighbours never need so many
+            thread = threading.Thread(target=self._work, name=f"to peer {self._receiver}", daemon=True)
+            self._threads.append(thread)
+            thread.start()

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
-OnMessage = Callable[[int, bytes], bytes | None]
-"""Told whom a message came from and what it was, on a thread of the network's. Returns what to answer, if anything.
+import numpy as np
+
+OnMessage = Callable[[int, bytes, bytes], bytes | None]
+"""Told whom a message came from, its header and its numbers, on a thread of the network's. Returns what to answer, if
+anything.
 
 The number is the sender as the network knows it. A header in the message that names another one is a lie. Messages
 wait for one another here, so it must not wait for anything slow."""
@@ -34,8 +37,9 @@ class Transport(Protocol):
         """Listen, connect and announce this peer; who cannot be reached yet is tried again and again."""
         ...
 
-    def send(self, receiver: int, data: bytes, timeout_s: float) -> bytes | Unanswered:
-        """Waits for the answer: UNREACHABLE if nobody is there to give one, TIMEOUT if none came in time."""
+    def send(self, receiver: int, header: bytes, numbers: np.ndarray, timeout_s: float) -> bytes | Unanswered:
+        """Waits for the answer: UNREACHABLE if nobody is there to give one, TIMEOUT if none came in time. Nobody may
+        write to the numbers any more."""
         ...
 
     def close(self) -> None:

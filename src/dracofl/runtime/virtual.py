@@ -74,7 +74,8 @@ class VirtualNetwork:
     def post(self, parcel: Parcel, at_s: float) -> None:
         def deliver() -> None:
             sender, receiver = self.peers[parcel.header.sender], self.peers[parcel.header.receiver]
-            answer = receiver.message(parcel.to_bytes(), self.now_s)
+            header, numbers = parcel.on_the_wire()
+            answer = receiver.message(header, numbers.data, self.now_s)
             sender.answered(parcel, answer, self.now_s, self.now_s)
 
         self.at(at_s, _MODELS if parcel.header.kind == Kind.MODEL else _OTHERS, deliver)

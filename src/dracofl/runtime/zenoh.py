@@ -1,6 +1,7 @@
 """Peers over Eclipse Zenoh: no server, no broker, no multicast.
 
-    draco/<network>/to/<receiver>/from/<sender>   a message: a query with the message on it; its reply is the answer
+    draco/<network>/to/<receiver>/from/<sender>   a message: a query with the header as its attachment and the numbers
+                                                  as its payload; its reply is the answer
     draco/<network>/alive/<user>/<epoch>          a liveliness token: there while the peer is
 
 A `put` to a dead peer succeeds in silence, which is why messages are queries. With certificates, who may use which of
@@ -16,7 +17,6 @@ import os
 import re
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,8 @@ from dracofl.runtime.transport import OnMember, OnMessage, Unanswered
 from dracofl.runtime.zenoh_options import ZenohOptions, configuration
 
 if TYPE_CHECKING:
-    from zenoh import LivelinessToken, Querier, Query, Sample, Session
+    import numpy as np
+    from zenoh import LivelinessToken, Querier, Query, Sample, Session, ZBytes
 
 _READERS = 2  # while one waits for room for its answer on a slow link, the other goes on
 
@@ -47,7 +48,8 @@ class ZenohTransport:
         self._token: LivelinessToken | None = None
         self._queriers: dict[int, Querier] = {}  # by receiver: they know whether it is there
         self._readers: list[threading.Thread] = []
-        self._lock = threading.Lock()  # on what was dropped and on closing
+        self._prepared: tuple[np.ndarray, ZBytes] | None = None  # numbers that were sent, and Zenoh's copy of them
+        self._lock = threading.Lock()  # on what was dropped, on what is prepared and on closing
 
     def open(self, on_message: OnMessage, on_member: OnMember) -> None:
         options = self._options
@@ -82,19 +84,20 @@ class ZenohTransport:
         # last: who sees it may send at once
         self._token = session.liveliness().declare_token(f"{self._prefix}/alive/{options.user}/{options.epoch}")
 
-    def send(self, receiver: int, data: bytes, timeout_s: float) -> bytes | Unanswered:
+    def send(self, receiver: int, header: bytes, numbers: np.ndarray, timeout_s: float) -> bytes | Unanswered:
         """UNREACHABLE is certain: it was not sent at all. Whatever else may have arrived, so it counts as TIMEOUT."""
         session, zenoh = self._session, self._zenoh
         if session is None or zenoh is None:
             return Unanswered.UNREACHABLE
-        _check_size(data, self._options.max_message_bytes)
+        _check_size(len(header) + numbers.nbytes, self._options.max_message_bytes)
         status: Any = self._queriers[receiver].matching_status  # an object, whatever its type hint says
         if not status.matching:
             return Unanswered.UNREACHABLE
         try:
             replies = session.get(
                 self._key_to(receiver),
-                payload=data,
+                payload=self._prepare(numbers),
+                attachment=header,
                 timeout=timeout_s,
                 consolidation=zenoh.ConsolidationMode.NONE,  # the first one at once
                 congestion_control=zenoh.CongestionControl.DROP,
@@ -105,6 +108,15 @@ class ZenohTransport:
         for reply in replies:
             return Unanswered.TIMEOUT if reply.ok is None else reply.ok.payload.to_bytes()
         return Unanswered.TIMEOUT  # it went away without an answer, perhaps with the message
+
+    def _prepare(self, numbers: np.ndarray) -> ZBytes:
+        """The same numbers go to all neighbours, and to one more than once (transmit.backlog = "latest"): they are
+        copied once, as long as nothing else was sent in between."""
+        with self._lock:
+            if self._prepared is None or self._prepared[0] is not numbers:
+                assert self._zenoh is not None
+                self._prepared = numbers, self._zenoh.ZBytes(numbers.tobytes())
+            return self._prepared[1]
 
     def close(self) -> None:
         with self._lock:
@@ -127,19 +139,22 @@ class ZenohTransport:
                 with query:  # one that is left without a reply ends, and its sender knows at once
                     answer = self._answer_to(query, on_message)
                     if answer is not None:
-                        with suppress(zenoh.ZError):  # closed in the meantime: the sender has seen it
-                            query.reply(query.key_expr, answer)
+                        query.reply(query.key_expr, answer)
+            except zenoh.ZError:  # closed in the meantime: the sender has seen it
+                pass
             except Exception:  # whatever is wrong with one message, the next one is taken
                 self._drop()
 
     def _answer_to(self, query: Query, on_message: OnMessage) -> bytes | None:
-        match, payload, options = self._message_key.fullmatch(str(query.key_expr)), query.payload, self._options
+        match, options = self._message_key.fullmatch(str(query.key_expr)), self._options
+        header, numbers = query.attachment, query.payload
         sender = -1 if match is None else int(match[1])
         is_other = 0 <= sender < options.users and sender != options.user
-        if not is_other or payload is None or len(payload) > options.max_message_bytes:
+        parts = [part for part in (header, numbers) if part is not None]
+        if not is_other or not parts or sum(map(len, parts)) > options.max_message_bytes:
             self._drop()
             return None
-        return on_message(sender, payload.to_bytes())
+        return on_message(sender, header.to_bytes() if header else b"", numbers.to_bytes() if numbers else b"")
 
     def _drop(self) -> None:
         with self._lock:
@@ -160,10 +175,10 @@ def have_threads(users: int) -> None:
     os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {min(users, 64) + 2}))")
 
 
-def _check_size(data: bytes, limit: int) -> None:
+def _check_size(size: int, limit: int) -> None:
     """Zenoh would drop it without a word at the other end."""
-    if len(data) > limit:
-        raise DracoError(f"a message of {len(data)} bytes is larger than max_message_bytes = {limit}")
+    if size > limit:
+        raise DracoError(f"a message of {size} bytes is larger than max_message_bytes = {limit}")
 
 
 def _import_zenoh() -> ModuleType:
