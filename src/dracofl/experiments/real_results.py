@@ -15,6 +15,7 @@ import dracofl
 from dracofl.compute.executor import hash_of
 from dracofl.config.schema import Config
 from dracofl.experiments.figures import draw_curves
+from dracofl.experiments.memory import give_back
 from dracofl.runtime.journal import Line
 from dracofl.runtime.records import Merged, Records, records_of
 from dracofl.telemetry.folder import RunFolder
@@ -36,7 +37,8 @@ def write_real_run(
 ) -> dict[str, Any]:
     """Tables, models, picture and summary. With the journals of everybody the fates of all messages are settled."""
     summary, metrics = _write_numbers(folder, config, journals, models, status, began)
-    if len(metrics):  # only now: plotting takes as much memory as all the rest
+    give_back()  # plotting takes as much memory as all the rest
+    if len(metrics):
         draw_curves(metrics, summary, folder.picture_file)
     folder.write_summary(summary)
     return summary
