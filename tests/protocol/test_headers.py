@@ -117,7 +117,7 @@ REFUSED = {
     "nothing": (b"", Verdict.SIZE),
     "half a header": (message(GOOD)[: HEADER_BYTES - 1], Verdict.SIZE),
     "another protocol": (with_bytes(0, b"HTTP"), Verdict.VERSION),
-    "another version": (with_bytes(4, b"\x02"), Verdict.VERSION),
+    "another version": (with_bytes(4, b"\x01"), Verdict.VERSION),
     "another kind": (with_bytes(6, b"\x09"), Verdict.SENSELESS),
     "another model": (message(GOOD._replace(shape=shape_of("another model"))), Verdict.SHAPE),
     "a model of another length": (message(GOOD._replace(length=2), NUMBERS[:8]), Verdict.SIZE),

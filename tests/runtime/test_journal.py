@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,6 @@ DAMAGED = {
     "no name": b"[1,2.0]\n",
     "no time": b'["timer","soon"]\n',
     "nothing": b"\n",
-    "zeros of a lost page": b"\x00" * 40 + b"\n",
     "no text": b'["\xff\xfe",2.0]\n',
 }
 
@@ -109,6 +109,64 @@ def test_a_damaged_line_is_told_by_its_number(tmp_path: Path, damage: bytes) -> 
     assert next(lines) == ["timer", 1.0]
     with pytest.raises(RunFolderError, match=r"journal\.jsonl, line 2, is damaged: "):
         next(lines)
+
+
+@pytest.mark.parametrize("zeros", [1, 40, 5000])
+def test_a_journal_ends_at_the_first_zero_and_goes_on_from_there(tmp_path: Path, zeros: int) -> None:
+    """Where power was lost, or its peer writes on while it is read."""
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b'["timer",1.0]\n["tim' + bytes(zeros) + b',3.0]\n["timer",4.0]\n')
+    assert list(read_journal(path)) == [["timer", 1.0]]
+    write(path, ["start", 5.0])
+    assert list(read_journal(path)) == [["timer", 1.0], ["start", 5.0]]
+
+
+def test_a_journal_can_be_read_while_it_is_written(tmp_path: Path) -> None:
+    path, done = tmp_path / "journal", threading.Event()
+
+    def write_on() -> None:
+        journal, number = FileJournal(path), 0
+        while not done.is_set():
+            journal.write("line", float(number), "x" * (number % 300))
+            number += 1
+        journal.close()
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        for _ in range(30):
+            times = [line[1] for line in read_journal(path)] if path.exists() else []
+            assert times == [float(number) for number in range(len(times))]
+    finally:
+        done.set()
+        writer.join()
+
+
+def test_a_closed_journal_is_closed(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.write("timer", 1.0)
+    journal.close()
+    other = tmp_path / "other"
+    with open(other, "wb") as file:  # likely with the number that was the journal's
+        file.write(b"x" * 100)
+        file.flush()
+        journal.close()
+        with pytest.raises(StorageError, match="Bad file descriptor"):
+            journal.write("timer", 2.0)
+    assert other.read_bytes() == b"x" * 100
+    assert list(read_journal(tmp_path / "journal")) == [["timer", 1.0]]
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_where_a_file_system_reserves_nothing_the_file_grows(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", cannot)
+    write(tmp_path / "journal", ["timer", 1.0])
+    assert (tmp_path / "journal").read_bytes() == b'["timer",1.0]\n'
 
 
 def test_a_journal_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
@@ -152,7 +210,6 @@ def test_a_closed_journal_is_as_long_as_its_lines(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     for _ in range(3):
         write(path, *(["line", float(number), "x" * number] for number in range(900)))
-    assert path.stat().st_size == sum(len(text) for text in path.read_bytes().splitlines(keepends=True))
     assert b"\0" not in path.read_bytes()
     assert [line[1] for line in read_journal(path)] == [float(number) for number in range(900)] * 3
 

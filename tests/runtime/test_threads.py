@@ -93,6 +93,19 @@ def test_no_answer_is_not_a_quick_one() -> None:
     assert max(under_way([0.01] * 12, is_answered=False)) == IN_FLIGHT
 
 
+def test_where_no_more_threads_can_be_started_fewer_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, []
+
+    def start_two(thread: threading.Thread) -> None:
+        if len(started) == IN_FLIGHT:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    assert max(under_way([QUICK] * 20)) == IN_FLIGHT
+
+
 def test_a_worker_tells_what_a_task_raises_and_takes_the_next() -> None:
     errors: list[BaseException] = []
     done = threading.Event()

@@ -26,7 +26,7 @@ from dracofl.telemetry.folder import RunFolder
 from dracofl.telemetry.storage import write_atomically
 from dracofl.trace import TraceState
 
-FORMAT = 2
+FORMAT = 3
 # Of a damaged file zipfile may also say that it needs a password or an unknown compression: RuntimeErrors.
 _SIGNS_OF_DAMAGE = (
     OSError,

@@ -153,8 +153,11 @@ class _Session:
         # So that one that is killed soon knows when its time began and what it had accepted.
         self._prepare_save(clock.now_s())()
         watcher.began(node, tuple(sorted(core.neighbours())), str(self.folder.path), saved is not None)
-        status = service.run(self._peer, _Watched(watcher, stop))
-        self._finish(service, status)
+        try:
+            status = service.run(self._peer, _Watched(watcher, stop))
+            self._finish(service, status)
+        finally:
+            self._journal.close()
 
     def _past(self) -> tuple[int, int]:
         """The latest epoch in the journal of earlier starts, and how many lines it has."""

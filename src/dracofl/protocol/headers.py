@@ -13,7 +13,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"DRCO"
 _LAYOUT = struct.Struct("<4sHBxIIQQQIIddddI8s")
 _ANSWER = struct.Struct("<4sHBBQQdI")

@@ -116,5 +116,10 @@ class Sender:
         self._may_be_in_flight = max(most, self._may_be_in_flight)
         while len(self._threads) < most and not self._ending:  # most neighbours never need so many
             thread = threading.Thread(target=self._work, name=f"to peer {self._receiver}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system allows no more
+                if not self._threads:
+                    raise
+                return
             self._threads.append(thread)
-            thread.start()
