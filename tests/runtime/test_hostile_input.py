@@ -168,7 +168,8 @@ BAD = {
     "says it is very long": (changed(length=2**32 - 1), V.SIZE),
     "a question with numbers": (changed(ASK, length=LENGTH) + ONES.tobytes(), V.SIZE),
     "another protocol": (overwritten(FINE, 0, b"HTTP"), V.VERSION),
-    "a later version": (overwritten(FINE, 4, struct.pack("<H", 2)), V.VERSION),
+    "an earlier version": (overwritten(FINE, 4, struct.pack("<H", 1)), V.VERSION),
+    "a later version": (overwritten(FINE, 4, struct.pack("<H", 3)), V.VERSION),
     "no kind": (overwritten(FINE, 6, b"\x00"), V.SENSELESS),
     "an unknown kind": (overwritten(FINE, 6, b"\x04"), V.SENSELESS),
     "another shape": (changed(shape=shape_of("other")), V.SHAPE),
@@ -283,7 +284,7 @@ def fuzzed(chance: random.Random) -> bytes:
 
 def is_lawful(data: bytes, period: int) -> bool:
     """By what a message says, apart from what was here before it. `period` is the receiver's."""
-    if len(data) < 92 or data[:7] not in [b"DRCO\x01\x00" + bytes([kind]) for kind in Kind]:
+    if len(data) < 92 or data[:7] not in [b"DRCO\x02\x00" + bytes([kind]) for kind in Kind]:
         return False
     header = Header(*struct.unpack_from("<6xBxIIQQQIIddddI8s", data))
     numbers = np.frombuffer(data[92 : len(data) - len(data) % 4], "<f4")
