@@ -1,4 +1,4 @@
-"""Sums in parts, and what they are held against."""
+"""What is done with vectors beside training: sums, and whether they are finite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LENGTHS = [1, 5, 8191, 8192, 8193, 16_384, 40_000]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_sum_in_parts_has_the_bits_of_the_whole(length: int) -> None:
+def test_a_combination_has_the_bits_of_its_terms_added_one_by_one(length: int) -> None:
     chance = np.random.default_rng(length)
     vectors = {name: chance.normal(size=length).astype(np.float32) for name in range(4)}
     weights = [np.float32(weight) for weight in (0.1, 1 / 3, 0.7)]

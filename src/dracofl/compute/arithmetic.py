@@ -13,7 +13,6 @@ from dracofl.tape import Combine, Copy, Free
 
 PLAIN = (Combine, Copy, Free)
 """What `play` plays."""
-_PART = 16384  # numbers
 _ROW = 8192  # numbers: too few for a BLAS to use several threads, whose number would change the last bits
 
 
@@ -36,10 +35,8 @@ def _combine(vectors: dict[int, np.ndarray], operation: Combine) -> None:
             total = vectors[destination] = total.copy()
     else:
         total = np.float32(first_weight) * vectors[first]
-    for begin in range(0, len(total), _PART):  # products that stay in the cache: memory is what this waits for
-        part = slice(begin, begin + _PART)
-        for source, weight in others:
-            total[part] += np.float32(weight) * vectors[source][part]
+    for source, weight in others:
+        total += np.float32(weight) * vectors[source]
     vectors[destination] = total
 
 

@@ -36,22 +36,6 @@ def write_real_run(
     began: float,
 ) -> dict[str, Any]:
     """Tables, models, picture and summary. With the journals of everybody the fates of all messages are settled."""
-    summary, metrics = _write_numbers(folder, config, journals, models, status, began)
-    give_back()  # plotting takes as much memory as all the rest
-    if len(metrics):
-        draw_curves(metrics, summary, folder.picture_file)
-    folder.write_summary(summary)
-    return summary
-
-
-def _write_numbers(
-    folder: RunFolder,
-    config: Config,
-    journals: Mapping[int, Iterable[Line]],
-    models: np.ndarray,
-    status: str,
-    began: float,
-) -> tuple[dict[str, Any], pa.Table]:
     records = records_of(Merged(journals), everybody=len(journals) == config.users)
     tables = {
         "events": to_table("events", records.events),
@@ -60,7 +44,14 @@ def _write_numbers(
     }
     folder.write_tables(tables)
     folder.write_models(models)
-    return _summary(config, records, tables, models, status, began, user=min(journals)), tables["metrics"]
+    summary = _summary(config, records, tables, models, status, began, user=min(journals))
+    metrics = tables["metrics"]
+    del records, tables  # plotting takes as much memory as these
+    give_back()
+    if len(metrics):
+        draw_curves(metrics, summary, folder.picture_file)
+    folder.write_summary(summary)
+    return summary
 
 
 def metric_rows(journals: Mapping[int, Iterable[Line]], config: Config) -> list[MetricRow]:

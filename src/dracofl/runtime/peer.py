@@ -103,10 +103,10 @@ class Peer:
         self.core.member_left(user, epoch)
         self._tell("left", now_s, user, epoch, commands=[])
 
-    def message(self, head: bytes, body: bytes | memoryview, now_s: float, sender: int | None = None) -> bytes:
+    def message(self, head: bytes, body: bytes, now_s: float, sender: int | None = None) -> bytes:
         """What to answer to a message, whatever it is. `sender` is who sent it, if the network can tell."""
-        size = len(head) + memoryview(body).nbytes
-        found = decode(head, size - len(head), self._limits.shape, self._limits.parameters)
+        size = len(head) + len(body)
+        found = decode(head, len(body), self._limits.shape, self._limits.parameters)
         if isinstance(found, Verdict):
             return self._refuse(found, -1, 0, size, now_s)
         header, verdict = found, self.core.judge(found)

@@ -75,7 +75,7 @@ class VirtualNetwork:
         def deliver() -> None:
             sender, receiver = self.peers[parcel.header.sender], self.peers[parcel.header.receiver]
             header, numbers = parcel.on_the_wire()
-            answer = receiver.message(header, numbers.data, self.now_s)
+            answer = receiver.message(header, numbers.tobytes(), self.now_s)
             sender.answered(parcel, answer, self.now_s, self.now_s)
 
         self.at(at_s, _MODELS if parcel.header.kind == Kind.MODEL else _OTHERS, deliver)
