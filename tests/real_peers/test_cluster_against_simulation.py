@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 DRACO = Path(sys.executable).with_name("draco")
-CONFIGURATION = ["users=8", "compute.snapshot=start", "method.hub=round-robin", "duration_s=1000"]
+# With so many samples, and for so long, all seeds end at 0.99, give or take 0.001. Earlier, or with the preset's 1,000
+# samples, accuracy depends by several points on which message comes first, in simulations too.
+CONFIGURATION = [
+    "users=8", "compute.snapshot=start", "method.hub=round-robin", "data.samples_per_user=4000", "duration_s=2000",
+]  # fmt: skip
 
 
 def draco(*arguments: str) -> str:
@@ -29,9 +33,10 @@ def summary_of(folder: Path) -> dict[str, Any]:
 def test_eight_real_peers_are_as_accurate_as_eight_simulated_ones_and_replay_to_the_last_bit(tmp_path: Path) -> None:
     simulated, real = tmp_path / "simulated", tmp_path / "real"
     draco("run", "poker", *CONFIGURATION, "--out", str(simulated))
-    draco("cluster", "poker", "--nodes", "8", *CONFIGURATION, "time_scale=30", "--out", str(real))
+    draco("cluster", "poker", "--nodes", "8", *CONFIGURATION, "time_scale=50", "--out", str(real))
     expected, found = summary_of(simulated), summary_of(real)
     print(f"accuracy {expected['accuracy']} simulated, {found['accuracy']} real, {found['messages']}")
+    assert expected["accuracy"]["mean"] > 0.97
     assert abs(found["accuracy"]["mean"] - expected["accuracy"]["mean"]) < 0.02
     assert found["contradictions"] == []
     assert found["unsettled"] == 0

@@ -122,24 +122,25 @@ def test_a_journal_ends_at_the_first_zero_and_goes_on_from_there(tmp_path: Path,
 
 
 def test_a_journal_can_be_read_while_it_is_written(tmp_path: Path) -> None:
-    path, done = tmp_path / "journal", threading.Event()
+    path, lines = tmp_path / "journal", 50_000  # not without end: a reader that is no faster would follow it for ever
 
     def write_on() -> None:
-        journal, number = FileJournal(path), 0
-        while not done.is_set():
+        journal = FileJournal(path)
+        for number in range(lines):
             journal.write("line", float(number), "x" * (number % 300))
-            number += 1
         journal.close()
 
     writer = threading.Thread(target=write_on)
     writer.start()
-    try:
-        for _ in range(30):
-            times = [line[1] for line in read_journal(path)] if path.exists() else []
-            assert times == [float(number) for number in range(len(times))]
-    finally:
-        done.set()
-        writer.join()
+    lengths = [0]
+    while lengths[-1] < lines:
+        was_alive = writer.is_alive()
+        times = [line[1] for line in read_journal(path)] if path.exists() else []
+        assert times == [float(number) for number in range(len(times))]
+        assert was_alive or len(times) == lines
+        lengths.append(len(times))
+    writer.join()
+    assert lengths == sorted(lengths)
 
 
 def test_a_closed_journal_is_closed(tmp_path: Path) -> None:
