@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import queue
 import threading
 import time
 
@@ -11,7 +12,7 @@ import pytest
 
 from dracofl.protocol.headers import Header, Kind, shape_of
 from dracofl.runtime.parcel import Parcel
-from dracofl.runtime.threads import IN_FLIGHT, IN_FLIGHT_WHEN_QUICK, QUICK_S, Sender, Worker
+from dracofl.runtime.threads import IN_FLIGHT, IN_FLIGHT_WHEN_QUICK, QUICK_S, STUCK_S, Readers, Sender, Worker
 
 
 def parcel(number: int) -> Parcel:
@@ -119,3 +120,38 @@ def test_a_worker_tells_what_a_task_raises_and_takes_the_next() -> None:
     assert done.wait(timeout=10)
     worker.end()
     assert [str(error) for error in errors] == ["broken"]
+
+
+def test_one_thread_takes_in_messages_and_a_second_one_only_when_it_is_stuck() -> None:
+    messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+    taken: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+    go_on = threading.Event()
+
+    def take(message: str) -> None:
+        if message == "slow":
+            assert go_on.wait(timeout=10)
+        taken.put((message, threading.get_ident()))
+
+    readers = Readers(iter(messages.get, "the end"), take)
+    for _ in range(50):
+        messages.put("quick")
+    (first,) = {taken.get(timeout=10)[1] for _ in range(50)}
+    began_s = time.monotonic()
+    messages.put("slow")
+    messages.put("after it")
+    message, second = taken.get(timeout=10)
+    assert message == "after it"
+    assert second != first
+    assert time.monotonic() - began_s > STUCK_S
+    go_on.set()
+    assert taken.get(timeout=10) == ("slow", first)
+    for _ in range(2):
+        messages.put("the end")
+    readers.join()
+
+
+def test_a_reader_that_only_stands_by_ends_with_the_other() -> None:
+    messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+    readers = Readers(iter(messages.get, "the end"), pytest.fail)
+    messages.put("the end")
+    readers.join()

@@ -46,7 +46,7 @@ def sum_of_squares(numbers: np.ndarray) -> float:
     whole = len(flat) // _ROW * _ROW
     rows, rest = flat[:whole].reshape(-1, _ROW), flat[whole:]
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.vecdot(rows, rows).sum() + np.vecdot(rest, rest))
+        return float(np.add.reduce(np.vecdot(rows, rows)) + np.vecdot(rest, rest))
 
 
 def are_finite(numbers: np.ndarray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import math
 import sys
@@ -153,10 +154,13 @@ class _Session:
         # So that one that is killed soon knows when its time began and what it had accepted.
         self._prepare_save(clock.now_s())()
         watcher.began(node, tuple(sorted(core.neighbours())), str(self.folder.path), saved is not None)
+        gc.freeze()  # hundreds of thousands of objects are there to stay: nobody is to look through them again
         try:
             status = service.run(self._peer, _Watched(watcher, stop))
+            gc.unfreeze()
             self._finish(service, status)
         finally:
+            gc.unfreeze()
             self._journal.close()
 
     def _past(self) -> tuple[int, int]:

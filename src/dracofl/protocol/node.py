@@ -41,6 +41,9 @@ from dracofl.types import Fate, named
 NONE = -1
 """The name of no vector."""
 
+_MADE_UP = 16
+"""Mean intervals of transmissions that a real clock may be late, and still none is left out."""
+
 # Looked up once: to ask an enumeration for a member takes longer than to make a command.
 _UPDATE_DUE, _APPLIED = Happening.UPDATE_DUE, Fate.APPLIED
 
@@ -232,12 +235,12 @@ class NodeCore:
         out.append(named(SetTimer, (_UPDATE_DUE, user, now_s + duration_s)))
 
     def _await_transmission(self, now_s: float, out: list[Command]) -> None:
-        state, mean_s = self.state, 1.0 / self._transmit_rate
+        state, late_s = self.state, _MADE_UP / self._transmit_rate
         wait_s = rng.exponential(self._transmit_draws, state.ticks) / self._transmit_rate
         state.ticks += 1
         # A real clock rings late. That is made up for, or there would be fewer transmissions than the rate says; but
         # who slept for long does not send many at once.
-        state.next_tick_s = max(state.next_tick_s, now_s - mean_s) + wait_s
+        state.next_tick_s = max(state.next_tick_s, now_s - late_s) + wait_s
         out.append(SetTimer(Happening.TRANSMISSION_DUE, self.user, state.next_tick_s))
 
     def _keep_unsent(self, update: int, now_s: float, out: list[Command]) -> None:

@@ -33,6 +33,7 @@ from dracofl.runtime.threads import Sender, Worker
 from dracofl.runtime.transport import Transport, Unanswered
 
 _NAP_S = 0.25  # real seconds after which the loop looks around though nothing is due
+_RINGS = 4  # of one timer in a row, before others have their turn
 _T = TypeVar("_T")
 
 
@@ -242,10 +243,14 @@ class Service:
     # What is due
 
     def _ring(self, now_s: float) -> None:
-        for happening in [happening for happening, at_s in self._timers.items() if at_s <= now_s]:
-            if self._timers.get(happening, math.inf) <= now_s:  # one of the others may have moved it
-                del self._timers[happening]
-                self.peer.timer(happening, now_s)
+        for _ in range(_RINGS):  # some of those that follow may be late already
+            due = [happening for happening, at_s in self._timers.items() if at_s <= now_s]
+            for happening in due:
+                if self._timers.get(happening, math.inf) <= now_s:  # one of the others may have moved it
+                    del self._timers[happening]
+                    self.peer.timer(happening, now_s)
+            if not due:
+                return
 
     def _send_due(self, now_s: float) -> None:
         while self._on_the_radio and self._on_the_radio[0][0] <= now_s:

@@ -1,17 +1,22 @@
-"""The threads of a peer that wait for something slow: a training, an evaluation, a neighbour's answer."""
+"""The threads of a peer that wait for something slow: a training, an evaluation, a neighbour's answer, a message."""
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 from dracofl.runtime.parcel import Outbox, Parcel
 
 IN_FLIGHT = 2  # messages to one neighbour that wait for its answer; more would fill the queue of a slow link
 IN_FLIGHT_WHEN_QUICK = 8
 QUICK_S = 0.05  # an answer within this time says that the link has room
+STUCK_S = 0.25  # who takes in one message for so long waits for room for its answer, on a slow link
+
+_T = TypeVar("_T")
 
 
 class Worker:
@@ -39,6 +44,37 @@ class Worker:
             except BaseException as error:
                 self._fail(error)
             self.busy = False
+
+
+class Readers(Generic[_T]):
+    """Take in what arrives. One thread does, as two would wait for the interpreter and for the peer's turn in every
+    message; but when it is stuck with one a second one joins it, for good."""
+
+    def __init__(self, arriving: Iterable[_T], take: Callable[[_T], None]) -> None:
+        """`arriving` ends when the network is closed. `take` raises nothing."""
+        self._arriving = arriving
+        self._take = take
+        self._taking_since_s = math.inf
+        self._is_over = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._stand_by)]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _read(self) -> None:
+        for message in self._arriving:
+            self._taking_since_s = time.monotonic()
+            self._take(message)
+            self._taking_since_s = math.inf
+        self._is_over.set()
+
+    def _stand_by(self) -> None:
+        while not self._is_over.wait(STUCK_S):
+            if time.monotonic() - self._taking_since_s > STUCK_S:
+                self._read()
 
 
 class Sender:

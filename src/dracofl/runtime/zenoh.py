@@ -6,8 +6,8 @@
 
 A `put` to a dead peer succeeds in silence, which is why messages are queries. With certificates, who may use which of
 these keys is bound to the common name of the certificate: user 2 can neither send as user 1, nor receive or answer for
-it, nor announce it. Messages are taken in by threads of ours, out of a short queue: when it is full Zenoh reads no more
-from the links, and senders have to wait.
+it, nor announce it. Messages are taken in by a thread of ours, out of a short queue: when it is full Zenoh reads no
+more from the links, and senders have to wait.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dracofl.errors import ConfigError, DracoError
+from dracofl.runtime.threads import Readers
 from dracofl.runtime.transport import OnMember, OnMessage, Unanswered
 from dracofl.runtime.zenoh_options import ZenohOptions, configuration
 
 if TYPE_CHECKING:
     import numpy as np
     from zenoh import LivelinessToken, Querier, Query, Sample, Session, ZBytes
-
-_READERS = 2  # while one waits for room for its answer on a slow link, the other goes on
 
 _NUMBER = "(0|[1-9][0-9]{0,19})"
 _SOURCE_LINE = re.compile(r" at [^\s\]]*\.rs:[0-9]+\.?")
@@ -47,7 +45,7 @@ class ZenohTransport:
         self._session: Session | None = None
         self._token: LivelinessToken | None = None
         self._queriers: dict[int, Querier] = {}  # by receiver: they know whether it is there
-        self._readers: list[threading.Thread] = []
+        self._readers: Readers[Query] | None = None
         self._prepared: tuple[np.ndarray, ZBytes] | None = None  # numbers that were sent, and Zenoh's copy of them
         self._lock = threading.Lock()  # on what was dropped, on what is prepared and on closing
 
@@ -75,9 +73,7 @@ class ZenohTransport:
             complete=True,  # of two that claim to be one user, a message goes to one
             allowed_origin=zenoh.Locality.REMOTE,
         )
-        for _ in range(_READERS):
-            self._readers.append(threading.Thread(target=self._read, args=(queries, on_message), daemon=True))
-            self._readers[-1].start()
+        self._readers = Readers(queries, lambda query: self._take(query, on_message))
         session.liveliness().declare_subscriber(
             f"{self._prefix}/alive/*/*", lambda sample: self._notice(sample, on_member), history=True
         )
@@ -126,24 +122,23 @@ class ZenohTransport:
             token.undeclare()  # type: ignore[no-untyped-call]  # at once: a half-open connection can hold up the rest
         if session is not None:
             session.close()  # type: ignore[no-untyped-call]
-        for reader in self._readers:
-            reader.join()
+        if self._readers is not None:
+            self._readers.join()
 
     def _key_to(self, receiver: int) -> str:
         return f"{self._prefix}/to/{receiver}/from/{self._options.user}"
 
-    def _read(self, queries: Iterable[Query], on_message: OnMessage) -> None:
-        zenoh = _import_zenoh()
-        for query in queries:  # until the session is closed
-            try:
-                with query:  # one that is left without a reply ends, and its sender knows at once
-                    answer = self._answer_to(query, on_message)
-                    if answer is not None:
-                        query.reply(query.key_expr, answer)
-            except zenoh.ZError:  # closed in the meantime: the sender has seen it
-                pass
-            except Exception:  # whatever is wrong with one message, the next one is taken
-                self._drop()
+    def _take(self, query: Query, on_message: OnMessage) -> None:
+        assert self._zenoh is not None
+        try:
+            with query:  # one that is left without a reply ends, and its sender knows at once
+                answer = self._answer_to(query, on_message)
+                if answer is not None:
+                    query.reply(query.key_expr, answer)
+        except self._zenoh.ZError:  # closed in the meantime: the sender has seen it
+            pass
+        except Exception:  # whatever is wrong with one message, the next one is taken
+            self._drop()
 
     def _answer_to(self, query: Query, on_message: OnMessage) -> bytes | None:
         match, options = self._message_key.fullmatch(str(query.key_expr)), self._options
