@@ -46,6 +46,7 @@ def node(
     with errors_explained(debug):
         from dracofl.config.node import load_node
         from dracofl.experiments.node import run_node
+        from dracofl.experiments.picture import end_with_picture
         from dracofl.screen import show_results
         from dracofl.screen_peers import NodeScreen
 
@@ -55,6 +56,7 @@ def node(
         show_results(ended)
         if ended.summary["status"] == "stopped":  # the normal end of a peer, so no error
             typer.echo("stopped and saved; the same command goes on", err=True)
+        end_with_picture(ended.folder)
 
 
 def cluster(

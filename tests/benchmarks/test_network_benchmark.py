@@ -44,11 +44,13 @@ def test_peers_soaked_for_half_a_minute_hold_less_than_400_mb() -> None:
 
 def test_what_is_too_much_memory() -> None:
     """A straight line through all but the first third; what comes after the end is not part of it."""
-    grown = soak._memory([(60.0 * minute, 200.0 + minute, True) for minute in range(30)] + [(1900.0, 450.0, False)])
+    grown = soak._memory([(60.0 * minute, 200.0 + minute, True) for minute in range(30)] + [(1900.0, 390.0, False)])
     assert grown.growth_mb_per_hour == pytest.approx(60.0)
-    assert (grown.peak_mb, grown.end_mb) == (229.0, 450.0)
+    assert (grown.peak_mb, grown.end_mb) == (229.0, 390.0)
     assert grown.problems(1, minutes=30.0) == ["peer 1 grew by 60.0 MB an hour, more than 20"]
     assert grown.problems(1, minutes=1.0) == []
+    at_the_end = soak._memory([(60.0, 300.0, True), (61.0, 401.0, False)])
+    assert at_the_end.problems(2, minutes=1.0) == ["peer 2 held 401 MB, more than 400"]
     steady = soak._memory([(60.0 * minute, 500.0 if minute < 10 else 401.0, True) for minute in range(30)])
     assert steady.growth_mb_per_hour == pytest.approx(0.0, abs=1e-6)
     assert steady.problems(0, minutes=30.0) == ["peer 0 held 500 MB, more than 400"]

@@ -1,4 +1,4 @@
-"""Runs go to a folder of the test's own."""
+"""Runs go to a folder of the test's own, and a command that runs in this process does not put another in its place."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from draco_command import QUICK, draco
 
+from dracofl.experiments import picture
+from dracofl.telemetry.folder import RunFolder
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(picture, "end_with_picture", lambda path: picture.draw_picture(RunFolder(path)))
 
 
 @pytest.fixture(scope="session")

@@ -210,6 +210,8 @@ def test_a_peer_tells_whom_it_reaches_saves_when_it_is_stopped_and_goes_on(runni
     assert done.code == 0
     assert "local updates" in done.out
     assert done.err.splitlines()[-1] == "stopped and saved; the same command goes on"
+    assert done.out.splitlines()[-1] == "picture     peer-1/curves.png"
+    assert Path("peer-1/curves.png").read_bytes().startswith(b"\x89PNG")
     zero.wait_for("PEER 0 REACHES 0 OF 1 NEIGHBOURS: not 1. Are they running, are the addresses right")
     assert f"(tcp/127.0.0.1:{ports[1]})" in zero.said
 

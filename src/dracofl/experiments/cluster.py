@@ -25,6 +25,7 @@ from dracofl.config.render import to_toml
 from dracofl.config.schema import Config
 from dracofl.errors import ConfigError, DracoError
 from dracofl.experiments.node import JOURNAL
+from dracofl.experiments.picture import draw_picture
 from dracofl.experiments.real_results import write_real_run
 from dracofl.experiments.watch import stop_on_signals
 from dracofl.runtime.journal import JournalFile
@@ -98,7 +99,9 @@ def gather(folder: RunFolder, config: Config, status: str, began: float) -> dict
         raise DracoError(f"no peer got as far as a result; their words are in {folder.path / PEERS}/*.log")
     unknown = np.full_like(next(iter(models.values())), np.nan)  # of a peer that did not get to its end
     rows = np.stack([models.get(user, unknown) for user in range(config.users)])
-    return write_real_run(folder, config, journals, rows, status, began)
+    summary = write_real_run(folder, config, journals, rows, status, began)
+    draw_picture(folder)
+    return summary
 
 
 def _node_files(config: Config, for_node: dict[str, Any]) -> dict[int, dict[str, Any]]:

@@ -18,6 +18,7 @@ from typing import Any
 from dracofl.config.node import Node, load_node
 from dracofl.errors import DracoError
 from dracofl.experiments.node import run_node
+from dracofl.experiments.picture import end_with_picture
 from dracofl.runtime.service import Service
 
 _TELL_EVERY_S = 0.5
@@ -90,10 +91,11 @@ def _own_standard_output() -> int:
 def main() -> None:
     pipe = _own_standard_output()
     try:
-        run_node(*load_node(sys.argv[1]), _Parent(pipe))
+        ended = run_node(*load_node(sys.argv[1]), _Parent(pipe))
     except DracoError as error:
         print(f"draco: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    end_with_picture(ended.folder)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 import dracofl
 from dracofl.compute.executor import hash_of
 from dracofl.config.schema import Config
-from dracofl.experiments.figures import draw_curves
-from dracofl.experiments.memory import give_back
 from dracofl.runtime.journal import Line
 from dracofl.runtime.records import Merged, Records, records_of
 from dracofl.telemetry.folder import RunFolder
@@ -35,7 +33,7 @@ def write_real_run(
     status: str,
     began: float,
 ) -> dict[str, Any]:
-    """Tables, models, picture and summary. With the journals of everybody the fates of all messages are settled."""
+    """Tables, models and summary. With the journals of everybody the fates of all messages are settled."""
     records = records_of(Merged(journals), everybody=len(journals) == config.users)
     tables = {
         "events": to_table("events", records.events),
@@ -45,12 +43,8 @@ def write_real_run(
     folder.write_tables(tables)
     folder.write_models(models)
     summary = _summary(config, records, tables, models, status, began, user=min(journals))
-    metrics = tables["metrics"]
-    del records, tables  # plotting takes as much memory as these
-    give_back()
-    if len(metrics):
-        draw_curves(metrics, summary, folder.picture_file)
     folder.write_summary(summary)
+    folder.picture_file.unlink(missing_ok=True)  # of a part of this run, if it was stopped before
     return summary
 
 
