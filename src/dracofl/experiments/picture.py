@@ -33,17 +33,20 @@ def end_with_picture(path: Path) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-m", "dracofl.experiments.picture", str(path)])
 
 
-def main() -> None:
-    folder = RunFolder(Path(sys.argv[1]))
+def main() -> NoReturn:
+    folder, code = RunFolder(Path(sys.argv[1])), 0
     try:
         if draw_picture(folder):
             print(f"picture     {folder.picture_file}")
     except DracoError as error:
         print(f"draco: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        code = error.exit_code
     except KeyboardInterrupt:
         print("stopped before the picture was drawn; all else is in the folder", file=sys.stderr)
-        sys.exit(Interrupted.exit_code)
+        code = Interrupted.exit_code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # at once: threads of Arrow's that are just being started would abort a process that takes its time
 
 
 if __name__ == "__main__":

@@ -131,6 +131,8 @@ def _parquet(table: pa.Table) -> Any:
 def _read(path: Path, name: str) -> pa.Table:
     try:
         with open(path, "rb") as file:  # pyarrow would want the name in UTF-8
-            return pq.read_table(file).cast(SCHEMAS[name])
+            data = pa.BufferReader(file.read())
+        # On no threads of Arrow's: a process that ends soon after they were started is aborted now and then.
+        return pq.ParquetFile(data).read(use_threads=False).cast(SCHEMAS[name])
     except (OSError, pa.ArrowException, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from None
