@@ -140,9 +140,25 @@ def ask(command: list[str], order: dict[str, Any], environ: dict[str, str] | Non
                 raise Failed(f"no answer in {LONGEST_S:.0f} s") from error
             raise
     if process.returncode:
-        raise Failed((err.strip() or "no reason given").splitlines()[-1])
+        raise Failed(_reason(err))
     answer: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
     return answer
+
+
+def _ask_twice(command: list[str], order: dict[str, Any]) -> dict[str, Any]:
+    """Processes of a peer's that are to find each other now and then do not, on a busy machine."""
+    try:
+        return ask(command, order)
+    except Failed as error:
+        say(f"once more, as it failed: {error}")
+        return ask(command, order)
+
+
+def _reason(words: str) -> str:
+    """The last line that names an error, or else the last with a letter in it: some end with a line of dashes."""
+    lines = [line.strip() for line in words.splitlines() if any(map(str.isalpha, line))]
+    errors = [line for line in lines if "Error" in line]
+    return (errors or lines or ["no reason given"])[-1]
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -198,7 +214,7 @@ def _measure_model(
             say(f"{where}: dracofl, {topology}: {speed['steps_per_s']:,.0f} SGD steps/s")
         for name, (command, order) in list(commands.items()):
             try:
-                found = ask(command, {**order, "model": model, "quick": quick, "seconds": 0.3 if quick else 4.0})
+                found = _ask_twice(command, {**order, "model": model, "quick": quick, "seconds": 0.3 if quick else 4.0})
             except Failed as error:
                 say(f"{name} fails, so it is left out from here on: {error}")
                 failed[name] = str(error)

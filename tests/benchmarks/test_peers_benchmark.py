@@ -35,3 +35,35 @@ def test_the_cnn_step_is_measured_beside_pytorch() -> None:
     one_core, *_ = _measured(cnn_step)
     assert one_core.target is None
     assert one_core.median > 0
+
+
+FAILS_ONCE = """
+import json, pathlib, sys
+mark = pathlib.Path(json.loads(sys.argv[1])["mark"])
+if not mark.exists():
+    mark.touch()
+    raise RuntimeError("nobody came")
+print('{"steps": 3}')
+"""
+
+
+def test_a_peer_that_fails_is_asked_once_more(tmp_path: Path) -> None:
+    command, order = [sys.executable, "-c", FAILS_ONCE], {"mark": str(tmp_path / "mark")}
+    assert peers._ask_twice(command, order) == {"steps": 3}
+    with pytest.raises(peers.Failed, match="RuntimeError: nobody came"):
+        peers._ask_twice([sys.executable, "-c", "raise RuntimeError('nobody came')"], order)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (
+            "Traceback\n  x\nRuntimeError: connection closed\nRoot cause:\n=========\n",
+            "RuntimeError: connection closed",
+        ),
+        ("killed\n---\n", "killed"),
+        ("\n", "no reason given"),
+    ],
+)
+def test_a_reason_is_a_line_that_says_something(words: str, reason: str) -> None:
+    assert peers._reason(words) == reason
