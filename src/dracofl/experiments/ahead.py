@@ -6,7 +6,6 @@ be saved, because only while it stands still is its state that of a moment which
 
 from __future__ import annotations
 
-import gc
 import queue
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 
 from dracofl.compute.executor import Executor
 from dracofl.compute.timings import Timings
+from dracofl.experiments.memory import few_collections
 from dracofl.sim.simulator import Simulator, Stretch
 
 _STRETCHES_AHEAD = 2
@@ -51,6 +51,7 @@ class ControlThread:
         self._ready: queue.Queue[Ready | BaseException | None] = queue.Queue(maxsize=_STRETCHES_AHEAD)
         self._saved = threading.Semaphore(0)
         self._pausing = threading.Event()
+        self._memory = few_collections()
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
     def pause(self) -> None:
@@ -68,8 +69,7 @@ class ControlThread:
         # control plane to give way.
         self._switch_interval_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        # The world of a large network is many objects that stay: looking through them again and again finds nothing.
-        gc.freeze()
+        self._memory.__enter__()
         self._thread.start()
         return self
 
@@ -78,7 +78,7 @@ class ControlThread:
         while self._thread.is_alive():
             self._drain()  # it may be waiting for room
             self._thread.join(0.01)
-        gc.unfreeze()
+        self._memory.__exit__(None, None, None)
         sys.setswitchinterval(self._switch_interval_s)
 
     def __iter__(self) -> Iterator[Ready]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import math
 import sys
@@ -22,7 +21,7 @@ from dracofl.config.node import Node
 from dracofl.config.render import to_toml
 from dracofl.config.schema import Config
 from dracofl.errors import RunFolderError
-from dracofl.experiments.memory import give_back, keep_blocks
+from dracofl.experiments.memory import few_collections, give_back, keep_blocks
 from dracofl.experiments.real_results import write_real_run
 from dracofl.experiments.watch import Stop, stop_on_signals
 from dracofl.protocol.commands import Happening
@@ -154,13 +153,11 @@ class _Session:
         # So that one that is killed soon knows when its time began and what it had accepted.
         self._prepare_save(clock.now_s())()
         watcher.began(node, tuple(sorted(core.neighbours())), str(self.folder.path), saved is not None)
-        gc.freeze()  # hundreds of thousands of objects are there to stay: nobody is to look through them again
         try:
-            status = service.run(self._peer, _Watched(watcher, stop))
-            gc.unfreeze()
+            with few_collections():
+                status = service.run(self._peer, _Watched(watcher, stop))
             self._finish(service, status)
         finally:
-            gc.unfreeze()
             self._journal.close()
 
     def _past(self) -> tuple[int, int]:
