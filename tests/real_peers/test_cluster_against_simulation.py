@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 DRACO = Path(sys.executable).with_name("draco")
-# With so many samples, and for so long, simulations with seeds 1 and 2 end at 0.989 or 0.990 whatever their radio. With
-# the preset's 1,000 samples those of seed 1 end between 0.65 and 0.69 after 5,000 s, depending on small changes of radio
-# and rate, and real peers ended at 0.75: there this test would say nothing, or that the two worlds differ.
+# With so many samples, and for so long, simulations with seeds 1 and 2 end at 0.989 or 0.990 whatever their radio.
+# With the preset's 1,000 samples those of seed 1 end between 0.65 and 0.69 after 5,000 s, depending on small changes of
+# radio and rate, and real peers once ended at 0.75: what that says of the two worlds is not known.
 CONFIGURATION = [
     "users=8", "compute.snapshot=start", "method.hub=round-robin", "data.samples_per_user=4000", "duration_s=2000",
 ]  # fmt: skip
