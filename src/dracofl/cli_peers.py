@@ -72,13 +72,16 @@ def cluster(
     """Start real peers as processes on this machine, over loopback, and watch them learn together.
 
     \b
-    draco cluster                                  five peers name poker hands, in about a minute
+    draco cluster                                  five peers name poker hands, in some 90 seconds
     draco cluster tiny --nodes 8 method.psi=20     a preset with a change
     draco cluster poker channel=none               without the radio in software
     draco cluster poker time_scale=10              ten seconds of the preset in a real one
 
-    The clock runs as fast as makes it a minute, if time_scale does not say how fast. What peers cannot do is replaced
-    by what they can, and said. The folder is like that of `draco run`; `draco replay` of it does it all once more.
+    If time_scale does not say how fast the clock runs, it makes it a minute, or longer if this machine would be too
+    busy: a real millisecond is time_scale milliseconds of the preset, and what waits for a processor is late by that.
+
+    What peers cannot do is replaced by what they can, and said. The folder is like that of `draco run`; `draco replay`
+    of it does it all once more.
     """
     with errors_explained(debug):
         from dracofl.experiments.cluster import run_cluster

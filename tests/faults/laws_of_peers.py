@@ -14,7 +14,7 @@ from faults.schedule import PERIOD_S, TAKEOVER_S
 
 from dracofl.clock import multiple
 from dracofl.protocol.headers import Kind, Verdict
-from dracofl.protocol.node import NONE
+from dracofl.protocol.node import MADE_UP, NONE
 from dracofl.runtime.parcel import Parcel
 
 if TYPE_CHECKING:
@@ -200,7 +200,10 @@ class NothingLeaks(Law):
 
 
 class NobodyWaits(Law):
-    """Local updates end when their drawn time is over, or their training: nothing else, and nobody, delays them."""
+    """Local updates end when their drawn time is over, or their training: nothing else, and nobody, delays them.
+
+    Drawn times follow one another: where an update ended late, the next is due none the later, up to a limit.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -208,6 +211,7 @@ class NobodyWaits(Law):
         self._due_s: dict[int, float] = {}  # by the peer's clock
 
     def born(self, life: Life) -> None:
+        self._due_s[life.epoch] = life.now_s()
         self._expect(life, life.peer.core.node.state.finished)
 
     def stepped(self, life: Life) -> None:
@@ -228,7 +232,10 @@ class NobodyWaits(Law):
 
     def _expect(self, life: Life, number: int) -> None:
         self._finished[life.epoch] = number
-        self._due_s[life.epoch] = life.now_s() + self.world.schedule.setting.computing_s(life.user, number)
+        setting = self.world.schedule.setting
+        longest_s = MADE_UP / setting.compute_rates[life.user]
+        before_s = max(self._due_s[life.epoch], life.now_s() - longest_s)
+        self._due_s[life.epoch] = before_s + setting.computing_s(life.user, number)
 
 
 class NetworkComesTogether(Law):

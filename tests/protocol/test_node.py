@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dracofl.protocol.commands import Command, Happening, RecordFinish, SendModel, SendUpdate, SetTimer, Settle
 from dracofl.protocol.messages import Message
 from dracofl.protocol.node import NONE, NodeCore, NodeRules
@@ -38,6 +40,11 @@ def only(commands: list[Command], kind: type) -> Any:
     return found
 
 
+def due_in(commands: list[Command], happening: Happening) -> float:
+    (found,) = [one for one in commands if isinstance(one, SetTimer) and one.happening == happening]
+    return found.at_s
+
+
 def kinds(commands: list[Command]) -> list[type]:
     return [type(command) for command in commands]
 
@@ -51,15 +58,15 @@ def test_a_user_starts_computing_at_once() -> None:
 
 def test_a_finished_update_is_trained_applied_sent_and_followed_by_the_next() -> None:
     node, _ = make_node()
-    node.start(0.0)
-    commands = node.update_due(5.0)
+    due_s = due_in(node.start(0.0), Happening.UPDATE_DUE)
+    commands = node.update_due(due_s)
     assert kinds(commands) == [Train, Combine, RecordFinish, SendUpdate, SetTimer]
     train, combine, _, send, timer = commands
-    assert train == Train(5.0, ME, 0, source=ME, destination=USERS)
+    assert train == Train(due_s, ME, 0, source=ME, destination=USERS)
     assert combine.terms == ((ME, 1.0), (USERS, 1.0))
     assert (send.vector, send.receivers, send.weights, send.number, send.updates) == (USERS, (0, 1), (0.5, 0.5), 0, 1)
-    assert timer.at_s > 5.0
-    assert only(node.update_due(6.0), SendUpdate).number == 1
+    assert timer.at_s > due_s
+    assert only(node.update_due(timer.at_s), SendUpdate).number == 1
 
 
 def test_with_snapshot_start_the_update_is_trained_on_the_model_when_it_began() -> None:
@@ -147,28 +154,29 @@ def test_with_nothing_new_a_poisson_transmission_sends_nothing() -> None:
     assert kinds(node.transmission_due(4.0)) == [SetTimer]
 
 
-def times_of_transmissions(late_s: float, count: int = 200) -> list[float]:
-    """When each is due, where every one happens so much later than it was due."""
+TIMERS = {Happening.UPDATE_DUE: NodeCore.update_due, Happening.TRANSMISSION_DUE: NodeCore.transmission_due}
+
+
+def times_due(happening: Happening, late_s: float, count: int = 200) -> list[float]:
+    """Where every one happens so much later than it was due."""
     node, _ = make_node(when="poisson")
-    due_s = [only([one for one in node.start(0.0) if is_transmission(one)], SetTimer).at_s]
+    due_s = [due_in(node.start(0.0), happening)]
     for _ in range(count):
-        due_s.append(only(node.transmission_due(due_s[-1] + late_s), SetTimer).at_s)
+        due_s.append(due_in(TIMERS[happening](node, due_s[-1] + late_s), happening))
     return due_s
 
 
-def is_transmission(command: Command) -> bool:
-    return isinstance(command, SetTimer) and command.happening == Happening.TRANSMISSION_DUE
+@pytest.mark.parametrize("happening", TIMERS)
+def test_a_clock_that_rings_a_little_late_makes_updates_and_transmissions_no_rarer(happening: Happening) -> None:
+    assert times_due(happening, late_s=0.5) == times_due(happening, late_s=0.0)
 
 
-def test_a_clock_that_rings_a_little_late_makes_transmissions_no_rarer() -> None:
-    assert times_of_transmissions(late_s=0.5) == times_of_transmissions(late_s=0.0)
-
-
-def test_who_slept_for_long_does_not_send_for_all_that_time() -> None:
+@pytest.mark.parametrize("happening", TIMERS)
+def test_who_slept_for_long_does_not_catch_up_on_all_that_time(happening: Happening) -> None:
     node, _ = make_node(when="poisson")
     node.start(0.0)
     mean_s = 10.0
-    assert only(node.transmission_due(1000.0), SetTimer).at_s > 1000.0 - 16 * mean_s
+    assert due_in(TIMERS[happening](node, 1000.0), happening) > 1000.0 - 16 * mean_s
 
 
 def test_latest_sends_the_newest_update_even_again() -> None:

@@ -32,13 +32,19 @@ from dracofl.runtime.journal import JournalFile
 from dracofl.telemetry.folder import RunFolder
 from dracofl.telemetry.run import Run
 from dracofl.telemetry.storage import write_atomically
+from dracofl.types import Graph
 
 PEERS = "peers"
 _MOST_NODES = 64
-_SHOWN_FOR_S = 60.0  # real seconds that a cluster takes, if nobody says how fast its clock is to run
+# If nobody says how fast the clock is to run, a cluster takes a minute: longer if this machine would be too busy, as
+# every millisecond that a message waits for a processor is time_scale milliseconds of the configuration.
+_SHOWN_FOR_S = 60.0
 _MOST_TIME_SCALE = 100.0
+_MESSAGES_PER_S_AND_CORE = 60.0
 _READY_WITHIN_S = 300.0
-_HEAD_START_S = 1.0  # from "everybody is ready" to second 0
+# From "everybody is ready" to second 0: for each to find all others, or the first updates would be lost. Eight take
+# some 1.5 s on two busy cores.
+_HEAD_START_S, _HEAD_START_EACH_S = 1.0, 0.25
 _ENDED_WITHIN_S = 30.0
 _ITS_OWN = ("user", "listen", "connect", "folder", "starts_at")  # of each peer, for the cluster to say
 
@@ -68,8 +74,9 @@ def run_cluster(source: str, nodes: int, overrides: Sequence[str], out: Path | N
         raise ConfigError(problems)
     for sentence in changed:
         watcher.said(sentence)
-    for_node.setdefault("time_scale", min(max(config.duration_s / _SHOWN_FOR_S, 1.0), _MOST_TIME_SCALE))
-    files = _node_files(config, for_node)  # everything that can be wrong with them is found before a folder is made
+    graph = build_world(config).graph
+    for_node.setdefault("time_scale", pleasant_time_scale(config, graph, os.cpu_count() or 1))
+    files = _node_files(config, graph, for_node)  # what is wrong with them is found before a folder is made
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     path = out or Path("runs") / f"cluster-{Path(source).stem}-{stamp}"
     folder = RunFolder.create(path, to_toml(config, comments=False))
@@ -104,8 +111,15 @@ def gather(folder: RunFolder, config: Config, status: str, began: float) -> dict
     return summary
 
 
-def _node_files(config: Config, for_node: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    graph = build_world(config).graph
+def pleasant_time_scale(config: Config, graph: Graph, cores: int) -> float:
+    rates = config.compute.rate if config.transmit.when == "on-update" else config.transmit.rate
+    of_each = rates if isinstance(rates, tuple) else (rates,) * config.users
+    messages_per_s = sum(rate * len(receivers) for rate, receivers in zip(of_each, graph.successors, strict=True))
+    bearable = cores * _MESSAGES_PER_S_AND_CORE / max(messages_per_s, 1e-9)
+    return max(min(config.duration_s / _SHOWN_FOR_S, bearable, _MOST_TIME_SCALE), 1.0)
+
+
+def _node_files(config: Config, graph: Graph, for_node: dict[str, Any]) -> dict[int, dict[str, Any]]:
     addresses = [f"tcp/127.0.0.1:{port}" for port in free_ports(config.users)]
     senders = graph.predecessors()
     body = tomllib.loads(to_toml(config, comments=False))
@@ -157,7 +171,7 @@ class _Cluster:
                 for user in self._files:
                     self._start(user)
                 self._wait_until(lambda: self._all_ready() or stop.requested, _READY_WITHIN_S, "ready")
-                starts_at = time.time() + _HEAD_START_S
+                starts_at = time.time() + _HEAD_START_S + len(self._processes) * _HEAD_START_EACH_S
                 for process in self._processes.values():
                     _tell(process, f"{starts_at!r}\n")
                 while not stop.requested and any(one.poll() is None for one in self._processes.values()):

@@ -41,8 +41,8 @@ from dracofl.types import Fate, named
 NONE = -1
 """The name of no vector."""
 
-_MADE_UP = 16
-"""Mean intervals of transmissions that a real clock may be late, and still none is left out."""
+MADE_UP = 16
+"""Mean intervals that a real clock may be late, and still no update and no transmission is left out."""
 
 # Looked up once: to ask an enumeration for a member takes longer than to make a command.
 _UPDATE_DUE, _APPLIED = Happening.UPDATE_DUE, Fate.APPLIED
@@ -67,6 +67,7 @@ class NodeState:
 
     started: int = 0  # local updates begun
     finished: int = 0
+    next_update_s: float = 0.0  # when the last of them is due
     ticks: int = 0  # transmission times drawn ("poisson")
     next_tick_s: float = 0.0  # the last of them
     transmissions: int = 0
@@ -122,9 +123,9 @@ class NodeCore:
 
     def start(self, now_s: float) -> list[Command]:
         out: list[Command] = []
+        self.state.next_update_s = self.state.next_tick_s = now_s
         self._begin_update(now_s, out)
         if self.rules.when == "poisson":
-            self.state.next_tick_s = now_s
             self._await_transmission(now_s, out)
         return out
 
@@ -231,16 +232,19 @@ class NodeCore:
         if self.rules.snapshot == "start":
             state.training = self._vectors.new()
             out.append(Train(now_s, user, number, user, state.training))
-        duration_s = rng.exponential(self._compute_draws, number) / self._compute_rate
-        out.append(named(SetTimer, (_UPDATE_DUE, user, now_s + duration_s)))
+        # A real clock rings late. That is made up for, or there would be fewer updates than the rate says and every
+        # one would fall further behind its simulation's; but who slept for long does not catch up on all of it.
+        rate = self._compute_rate
+        last_s = max(state.next_update_s, now_s - MADE_UP / rate)
+        state.next_update_s = due_s = last_s + rng.exponential(self._compute_draws, number) / rate
+        out.append(named(SetTimer, (_UPDATE_DUE, user, due_s)))
 
     def _await_transmission(self, now_s: float, out: list[Command]) -> None:
-        state, late_s = self.state, _MADE_UP / self._transmit_rate
-        wait_s = rng.exponential(self._transmit_draws, state.ticks) / self._transmit_rate
+        state, rate = self.state, self._transmit_rate
+        wait_s = rng.exponential(self._transmit_draws, state.ticks) / rate
         state.ticks += 1
-        # A real clock rings late. That is made up for, or there would be fewer transmissions than the rate says; but
-        # who slept for long does not send many at once.
-        state.next_tick_s = max(state.next_tick_s, now_s - late_s) + wait_s
+        # As with updates; and who slept for long does not send many at once.
+        state.next_tick_s = max(state.next_tick_s, now_s - MADE_UP / rate) + wait_s
         out.append(SetTimer(Happening.TRANSMISSION_DUE, self.user, state.next_tick_s))
 
     def _keep_unsent(self, update: int, now_s: float, out: list[Command]) -> None:
