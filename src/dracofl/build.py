@@ -127,8 +127,9 @@ def build_simulator(config: Config, world: World, parameter_count: int) -> Simul
         duration_s=config.duration_s,
         evaluate_every_s=config.evaluate.every_s,
         evaluate_every_events=config.evaluate.every_events,
-        # Long enough for the users of a large network to have work side by side, short enough to be stopped soon.
-        stretch_trainings=min(max(64, 4 * config.users), 256),
+        # Long enough for the users of a large network to have work side by side, and for small models not to spend
+        # their time on being fetched and put back; short enough to be stopped soon.
+        stretch_trainings=min(max(64, 4 * config.users, 2_500_000 // parameter_count), 256),
         stretch_operations=16_384,
     )
 

@@ -71,9 +71,9 @@ class InOrder:
 class InBlocks:
     """The same by way of planner and assembler; blocks are read from their arrays, as the compiled program does."""
 
-    def __init__(self, shape: Shape, lanes: int) -> None:
+    def __init__(self, shape: Shape, lanes: int, add_every: int = 0) -> None:
         self._shape = shape
-        self.planner = Planner(USERS, lanes=lanes, switch_cost=0.0, most_terms=shape.most_terms)
+        self.planner = Planner(USERS, lanes=lanes, switch_cost=0.0, most_terms=shape.most_terms, add_every=add_every)
         self._assembler = Assembler(shape, lambda user, number: np.array([user, number], dtype=np.int32))
         self.store: dict[int, Words] = {user: ("sum", (1.0, f"start {user}")) for user in range(USERS)}
         self.evaluations: list[list[Words]] = []
@@ -173,10 +173,16 @@ def tapes(draw: st.DrawFn) -> list[list[Operation]]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(tapes(), st.sampled_from([(WIDE, 1), *((shape, lanes) for shape in (SMALL, ROOMY) for lanes in (1, 2, 3))]))
-def test_blocks_make_what_the_tape_says(stretches: list[list[Operation]], device: tuple[Shape, int]) -> None:
+@given(
+    tapes(),
+    st.sampled_from([(WIDE, 1), *((shape, lanes) for shape in (SMALL, ROOMY) for lanes in (1, 2, 3))]),
+    st.integers(0, 3),
+)
+def test_blocks_make_what_the_tape_says(
+    stretches: list[list[Operation]], device: tuple[Shape, int], add_every: int
+) -> None:
     shape, lanes = device
-    slow, fast = InOrder(), InBlocks(shape, lanes)
+    slow, fast = InOrder(), InBlocks(shape, lanes, add_every)
     for stretch in stretches:
         slow.play(stretch)
         fast.play(stretch)
@@ -213,6 +219,20 @@ def test_what_arrives_between_two_readings_is_added_in_one_go() -> None:
     (node,) = [node for wave in fast.waves for lane in wave.lanes for node in lane if node.terms]
     assert len(node.terms) == 6
     assert node.train is not None
+
+
+def test_what_waits_for_long_is_added_every_few_trainings() -> None:
+    fast = InBlocks(ROOMY, lanes=1, add_every=2)
+    adds = [Combine(float(k), 1, user, ((user, 1.0), (3, 0.5))) for k in range(4) for user in (1, 2)]
+    few = Combine(5.0, 0, 0, ((0, 1.0), (3, 0.5)))
+    fast.play([*trains(0), *adds, few, Train(9.0, 1, 0, 1, 4), Train(9.0, 1, 1, 1, 5)])
+    sums = [node for wave in fast.waves for lane in wave.lanes for node in lane if node.terms]
+    # When user 1 trains, its own sum is next in line anyway, user 2's is long, and user 0's of one term can wait.
+    assert [(node.destination, len(node.terms), node.train is not None) for node in sums] == [
+        (2, 5, False),
+        (1, 5, True),
+        (0, 2, False),
+    ]
 
 
 def test_slots_are_used_again() -> None:

@@ -30,10 +30,11 @@ class Shape:
     terms: int
 
     @classmethod
-    def for_model(cls, parameters: int, width: int, groups: int = 72) -> Shape:
+    def for_model(cls, parameters: int, width: int) -> Shape:
         """A workspace of some 64 MB, and not more rows than a block has use for."""
+        groups = 200 if width == 1 else 72  # all of a stretch on a complete graph, if the model is small
         rows = max(32, min(4 * groups * width, (64 << 20) // (4 * parameters)))
-        return cls(rows=rows, groups=groups, width=width, combines=rows, terms=8 * rows)
+        return cls(rows=rows, groups=groups, width=width, combines=2 * rows, terms=8 * rows)
 
     @property
     def most_terms(self) -> int:

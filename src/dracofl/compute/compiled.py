@@ -37,6 +37,7 @@ from dracofl.tape import Evaluate, Operation, Train
 _HANDING_OVER_S = 1.5e-3  # to another thread and back, while the control plane has the interpreter most of the time
 _WIDTH_ON_ACCELERATORS = 32
 _MOST_LANES = 16
+_NEAR_BYTES = 512 << 10  # of vectors that stay near a core, beside what it trains with
 _EVALUATIONS_WAITING = 2  # copies of all models that may be kept for the thread that measures them
 
 
@@ -90,7 +91,13 @@ class CompiledExecutor:
         self._lanes = (lanes or lanes_available()) if on_cpu else 1
         assert width in (None, 1) or self._lanes == 1
         self._shape = Shape.for_model(problem.parameter_count, width or (1 if on_cpu else _WIDTH_ON_ACCELERATORS))
-        self._planner = Planner(users, lanes=self._lanes, switch_cost=0.0, most_terms=self._shape.most_terms)
+        self._planner = Planner(
+            users,
+            lanes=self._lanes,
+            switch_cost=0.0,
+            most_terms=self._shape.most_terms,
+            add_every=_NEAR_BYTES // (4 * problem.parameter_count) if on_cpu else 0,
+        )
         shared = on_cpu if shared_store is None else shared_store
         self._assembler = Assembler(self._shape, problem.batch, shared)
         self._store = Store(users, problem.parameter_count, shared)

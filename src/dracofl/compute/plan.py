@@ -4,6 +4,9 @@ Aggregation is lazy. What is added to a vector is kept as a list of terms until 
 in one go, in the order of the tape; a list whose vector is overwritten unread is dropped. Because the terms are added
 one at a time and every partial sum is a float32, it makes no difference to any bit when that happens.
 
+It makes a difference to the time. On a dense graph everybody adds the same few vectors, which are soon too many for a
+core's cache. So every few trainings all add what is there: each vector comes from far away once then, not once a user.
+
 What is left are nodes, which a dealer deals out to lanes.
 """
 
@@ -18,15 +21,19 @@ from dracofl.tape import Combine, Compress, Copy, Evaluate, Free, Operation, Tra
 
 Action: TypeAlias = Wave | Evaluate
 
+_WORTH_ADDING = 4  # terms; for fewer, the model that they are added to is too far away itself
+
 
 class Planner:
-    def __init__(self, users: int, *, lanes: int, switch_cost: float, most_terms: int) -> None:
-        """`switch_cost` is what a wave on several lanes costs more than one on one lane, in trainings."""
+    def __init__(self, users: int, *, lanes: int, switch_cost: float, most_terms: int, add_every: int) -> None:
+        """`switch_cost` is what a wave on several lanes costs more than one on one lane, in trainings. After `add_every`
+        trainings what waits is added; 0 is never."""
         self.slots = Slots(users)
         self._users = users
         self._lanes = lanes
         self.switch_cost = switch_cost
         self._most_terms = most_terms
+        self._add_every = add_every
 
     def plan(self, operations: Sequence[Operation]) -> tuple[list[Action], set[int]]:
         """What to do, in order, and the slots that nobody will read after it."""
@@ -43,7 +50,7 @@ class Planner:
         return actions, set(self.slots.end_stretch())
 
     def _part(self) -> _Part:
-        return _Part(self.slots, Dealer(self._users, self._lanes), self._most_terms)
+        return _Part(self.slots, Dealer(self._users, self._lanes), self._most_terms, self._add_every)
 
     def _waves(self, part: _Part) -> list[Wave]:
         part.flush()
@@ -53,10 +60,12 @@ class Planner:
 class _Part:
     """The tape between two evaluations."""
 
-    def __init__(self, slots: Slots, dealer: Dealer, most_terms: int) -> None:
+    def __init__(self, slots: Slots, dealer: Dealer, most_terms: int, add_every: int) -> None:
         self._slots = slots
         self.dealer = dealer
         self._most_terms = most_terms
+        self._add_every = add_every
+        self._trainings = 0
         self._pending: dict[int, list[Term]] = {}  # slot -> what is still to be added to it
         self._awaited: set[int] = set()  # slots that pending terms will read
 
@@ -111,6 +120,9 @@ class _Part:
 
     def _add_train(self, operation: Train, order: int) -> None:
         source = self._slots.of(operation.source)
+        self._trainings += 1
+        if self._add_every and self._trainings % self._add_every == 0:
+            self._add_what_waits(but_to=source)
         if len(self._pending.get(source, ())) >= self._most_terms:
             self._settle(source)
         terms = self._pending.pop(source, None)
@@ -127,6 +139,11 @@ class _Part:
         destination = self._slots.for_writing(operation.destination)
         self._forget(destination)
         self.dealer.add_compression(HostCompress(operation, source, destination))
+
+    def _add_what_waits(self, but_to: int) -> None:
+        for slot, terms in list(self._pending.items()):
+            if slot != but_to and len(terms) >= _WORTH_ADDING:
+                self._settle(slot)
 
     def _settle(self, slot: int) -> None:
         """Do what is pending on this slot, because it is about to be read."""
