@@ -26,8 +26,8 @@ _WORTH_ADDING = 4  # terms; for fewer, the model that they are added to is too f
 
 class Planner:
     def __init__(self, users: int, *, lanes: int, switch_cost: float, most_terms: int, add_every: int) -> None:
-        """`switch_cost` is what a wave on several lanes costs more than one on one lane, in trainings. After `add_every`
-        trainings what waits is added; 0 is never."""
+        """`switch_cost` is what a wave on several lanes costs more than one on one lane, in trainings. After
+        `add_every` trainings what waits is added; 0 is never."""
         self.slots = Slots(users)
         self._users = users
         self._lanes = lanes
