@@ -127,11 +127,16 @@ def build_simulator(config: Config, world: World, parameter_count: int) -> Simul
         duration_s=config.duration_s,
         evaluate_every_s=config.evaluate.every_s,
         evaluate_every_events=config.evaluate.every_events,
-        # Long enough for the users of a large network to have work side by side, and for small models not to spend
-        # their time on being fetched and put back; short enough to be stopped soon.
-        stretch_trainings=min(max(64, 4 * config.users, 2_500_000 // parameter_count), 256),
+        stretch_trainings=_stretch_trainings(config.users, parameter_count),
         stretch_operations=16_384,
     )
+
+
+def _stretch_trainings(users: int, parameters: int) -> int:
+    """Long enough for the users of a large network to have work side by side, and for small models not to spend their
+    time on being fetched, put back, and brought up to date between stretches; short enough to be stopped soon."""
+    most = max(256, min(1024, 10_000_000 // parameters))
+    return min(max(64, 4 * users, 2_500_000 // parameters), most)
 
 
 def build_problem(config: Config) -> Problem:

@@ -66,6 +66,7 @@ class _Part:
         self._most_terms = most_terms
         self._add_every = add_every
         self._trainings = 0
+        self._new_terms = 0  # since what waits was last looked through
         self._pending: dict[int, list[Term]] = {}  # slot -> what is still to be added to it
         self._awaited: set[int] = set()  # slots that pending terms will read
 
@@ -108,6 +109,7 @@ class _Part:
             waiting.append((source, weight, order))
             self._awaited.add(source)
         pending[slot] = waiting
+        self._new_terms += len(others)
 
     def _combine(self, destination: int, terms: Sequence[tuple[int, float]], order: int) -> None:
         """Any combination, done at once."""
@@ -141,6 +143,9 @@ class _Part:
         self.dealer.add_compression(HostCompress(operation, source, destination))
 
     def _add_what_waits(self, but_to: int) -> None:
+        if self._new_terms < _WORTH_ADDING * (len(self._pending) - 1):  # on a sparse graph: little waits for anybody
+            return
+        self._new_terms = 0
         for slot, terms in list(self._pending.items()):
             if slot != but_to and len(terms) >= _WORTH_ADDING:
                 self._settle(slot)
