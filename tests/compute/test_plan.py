@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dracofl.compute.blocks import Assembler, Block, Shape
+from dracofl.compute.blocks import Assembler, Block, BlockWave, Shape
 from dracofl.compute.dealing import Wave
-from dracofl.compute.plan import Planner
+from dracofl.compute.plan import WORTH_ADDING, Planner
 from dracofl.tape import Combine, Compress, Compression, Copy, Evaluate, Free, Operation, Train
 
 USERS = 3
@@ -78,11 +78,14 @@ class InBlocks:
         self.store: dict[int, Words] = {user: ("sum", (1.0, f"start {user}")) for user in range(USERS)}
         self.evaluations: list[list[Words]] = []
         self.waves: list[Wave] = []
+        self.blocks: list[Block] = []
 
     def play(self, operations: Sequence[Operation]) -> None:
         actions, freed = self.planner.plan(operations)
         self.waves += [action for action in actions if isinstance(action, Wave)]
         for action in self._assembler.assemble(actions, freed):
+            if isinstance(action, BlockWave):
+                self.blocks += [block for lane in action.lanes for block in lane]
             if isinstance(action, Evaluate):
                 self.evaluations.append([self.store[user] for user in range(USERS)])
                 continue
@@ -99,7 +102,7 @@ class InBlocks:
     def _play_block(self, block: Block, seen: dict[int, Words]) -> None:
         parts = {name: block.code[section].tolist() for name, section in self._shape.sections().items()}
         rows: dict[int, Words] = {}
-        fetches, groups = parts["counts"]
+        fetches, groups, kept = parts["counts"]
         for slot, row in list(zip(parts["fetch_from"], parts["fetch_to"], strict=True))[:fetches]:
             rows[row] = seen[slot]
         for group in range(groups):
@@ -109,8 +112,9 @@ class InBlocks:
                 rows[parts["combine_to"][index]] = combined([(rows[row], weight) for row, weight in terms])
             if parts["trains"][group]:
                 self._train(block, parts, group, rows)
-        for slot in block.put_back:
-            seen[slot] = self.store[slot] = rows[block.written[slot]]
+        assert kept == len(block.put_back)
+        for row, slot in enumerate(block.put_back):
+            seen[slot] = self.store[slot] = rows[row]
 
     def _train(self, block: Block, parts: dict[str, list[int]], group: int, rows: dict[int, Words]) -> None:
         width, before = self._shape.width, dict(rows)
@@ -221,18 +225,36 @@ def test_what_arrives_between_two_readings_is_added_in_one_go() -> None:
     assert node.train is not None
 
 
-def test_what_waits_for_long_is_added_every_few_trainings() -> None:
+def test_what_waits_for_long_is_added_every_few_trainings_as_many_at_a_time_as_are_added_in_one_go() -> None:
     fast = InBlocks(ROOMY, lanes=1, add_every=2)
-    adds = [Combine(float(k), 1, user, ((user, 1.0), (3, 0.5))) for k in range(4) for user in (1, 2)]
+    adds = [Combine(float(k), 1, user, ((user, 1.0), (3, 0.5))) for k in range(WORTH_ADDING + 1) for user in (1, 2)]
     few = Combine(5.0, 0, 0, ((0, 1.0), (3, 0.5)))
     fast.play([*trains(0), *adds, few, Train(9.0, 1, 0, 1, 4), Train(9.0, 1, 1, 1, 5)])
     sums = [node for wave in fast.waves for lane in wave.lanes for node in lane if node.terms]
     # When user 1 trains, its own sum is next in line anyway, user 2's is long, and user 0's of one term can wait.
-    assert [(node.destination, len(node.terms), node.train is not None) for node in sums] == [
-        (2, 5, False),
-        (1, 5, True),
-        (0, 2, False),
+    assert [(node.destination, len(node.terms) - 1, node.train is not None) for node in sums] == [
+        (2, WORTH_ADDING, False),
+        (1, WORTH_ADDING + 1, True),
+        (0, 1, False),
+        (2, 1, False),
     ]
+
+
+def test_rows_of_a_block_are_used_again_when_their_vectors_are_dead() -> None:
+    fast = InBlocks(ROOMY, lanes=1)
+    stretch: list[Operation] = []
+    for number in range(30):
+        stretch += [
+            Train(0.0, 0, number, 0, USERS + number),
+            Combine(0.0, 0, 0, ((0, 1.0), (USERS + number, 1.0))),
+            Free(USERS + number),
+        ]
+    fast.play(stretch)
+    rows = {
+        row for block in fast.blocks for row in block.code[ROOMY.sections()["train_to"]][: block.trainings].tolist()
+    }
+    assert sum(block.trainings for block in fast.blocks) == 30
+    assert len(rows) <= 2
 
 
 def test_slots_are_used_again() -> None:

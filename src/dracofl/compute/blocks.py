@@ -2,21 +2,26 @@
 
 A lane works in a workspace of its own with a row for every vector that a block touches. The program first fetches rows
 from the store, then runs through groups: some combinations, and then one training (or, where a device runs many at
-once, up to `width` independent ones). Afterwards the rows that somebody will read are put back into the store.
+once, up to `width` independent ones). Afterwards the rows that somebody will read are put back into the store: they
+are the first of the workspace. All others are used again as soon as their vector was read for the last time, so that a
+lane's work stays in as little memory, and as near to its core, as it can.
 
 Integers travel in one array and are cut apart inside the program: one argument is cheaper to pass than ten.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from dracofl.compute.dealing import HostCompress, Node, Wave
 from dracofl.compute.plan import Action
 from dracofl.tape import Evaluate
+
+_ALIGNMENT = 64  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,14 @@ class Shape:
     def sections(self) -> dict[str, slice]:
         """Where in the array of integers is what."""
         lengths = {
-            "counts": 2,  # fetched rows, groups
+            "counts": 3,  # fetched rows, groups, rows to be put back
             "fetch_from": self.rows,
             "fetch_to": self.rows,
             "group_combines": self.groups + 1,  # group g has the combinations from entry g to entry g + 1
             "combine_to": self.combines,
             "combine_terms": self.combines + 1,  # likewise
             "term_rows": self.terms,
-            "trains": self.groups,  # 1 if the group trains at all
+            "trains": self.groups,  # how many in a group
             "train_from": self.groups * self.width,
             "train_to": self.groups * self.width,
         }
@@ -62,25 +67,17 @@ class Shape:
         return sections
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Block:
-    """Arrays for the program, where its results belong, and the nodes it was made of."""
+    """Arrays for the program, and the nodes they were made of."""
 
     code: np.ndarray
     weights: np.ndarray
     batches: np.ndarray
-    written: dict[int, int]  # slot -> row
-    fetched: list[int]  # slots, in the order of the rows fetched
+    fetched: list[int]  # slots, in the order of "fetch_from"
+    put_back: list[int]  # slots whose vectors will be read later: rows 0, 1, ... of the workspace
     trainings: int
     nodes: list[Node]
-    put_back: list[int] = field(default_factory=list)  # of the written slots, those that will be read later
-
-    def keep(self, slots: list[int]) -> None:
-        """Say which of the written slots will be read later: they come first among the written."""
-        kept = set(slots)
-        others = [slot for slot in self.written if slot not in kept]
-        self.put_back = slots
-        self.written = {slot: self.written[slot] for slot in [*slots, *others]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,131 +104,172 @@ class Assembler:
     def assemble(self, actions: Sequence[Action], freed: set[int]) -> list[BlockWave | Evaluate]:
         """A whole plan, as `Planner.plan` makes it. What is to be put back is known from the end: a vector that is
         born and dies in a block need not leave it."""
-        played = [
-            BlockWave([self.blocks(nodes) for nodes in action.lanes], action.compressions)
-            if isinstance(action, Wave)
-            else action
-            for action in actions
-        ]
+        waves = [action for action in actions if isinstance(action, Wave)]
+        drafts = [[self._drafts(nodes) for nodes in wave.lanes] for wave in waves]
         unread = set(freed)
-        for wave in reversed([action for action in played if isinstance(action, BlockWave)]):
+        for wave, lanes in zip(reversed(waves), reversed(drafts), strict=True):
             unread.difference_update(compression.source for compression in wave.compressions)
-            for lane in wave.lanes:
-                for block in reversed(lane):
-                    block.keep([slot for slot in block.written if slot not in unread])
-                    unread.difference_update(block.fetched)
-        return played
+            for lane in lanes:
+                for draft in reversed(lane):
+                    draft.put_back = [slot for slot in draft.written if slot not in unread]
+                    unread.difference_update(draft.fetched)
+        blocks = iter([[[self._block(draft) for draft in lane] for lane in lanes] for lanes in drafts])
+        return [
+            BlockWave(next(blocks), action.compressions) if isinstance(action, Wave) else action for action in actions
+        ]
 
-    def blocks(self, nodes: Sequence[Node]) -> list[Block]:
+    def alone(self, nodes: Sequence[Node]) -> Block:
+        """A block of a few nodes of which nothing is put back."""
+        (draft,) = self._drafts(nodes)
+        return self._block(draft)
+
+    def _drafts(self, nodes: Sequence[Node]) -> list[_Draft]:
         """One lane's nodes in as few blocks as they fit in, to be played in order."""
-        blocks: list[Block] = []
+        drafts: list[_Draft] = []
         draft = _Draft(self._shape)
         for node in nodes:
             if not draft.fits(node):
-                blocks.append(self._finish(draft))
+                drafts.append(draft)
                 draft = _Draft(self._shape)
             draft.add(node)
         if draft.nodes:
-            blocks.append(self._finish(draft))
-        return blocks
+            drafts.append(draft)
+        return drafts
 
-    def _finish(self, draft: _Draft) -> Block:
-        draft.close_group()
-        shape = self._shape
-        code = np.zeros(self._length, dtype=np.int32)
-        batches = np.empty((shape.groups, shape.width, *self._batch_shape), dtype=np.int32)  # the unused stay unread
-        train_from: list[int] = []
-        train_to: list[int] = []
-        for group, trains in enumerate(draft.trains):
-            for place in range(shape.width):
-                node = trains[place] if place < len(trains) else None
-                train_from.append(draft.rows[node.source] if node else 0)
-                train_to.append(draft.rows[node.result] if node else shape.rows)
-                if node is not None and node.train is not None:
-                    batches[group, place] = self._batch_of(node.train.user, node.train.number)
-                elif trains:
+    def _block(self, draft: _Draft) -> Block:
+        shape, rows = self._shape, _Rows(draft, self._shape.rows)
+        batches = _empty((shape.groups, shape.width, *self._batch_shape), np.int32)  # the unused stay unread
+        group_combines, combine_to, combine_terms, term_rows, weights = (
+            [0],
+            list[int](),
+            [0],
+            list[int](),
+            list[float](),
+        )
+        trains, train_from, train_to = list[int](), list[int](), list[int]()
+        for group, nodes in enumerate(draft.groups):
+            trainings = 0
+            for node in nodes:
+                if node.terms:
+                    for slot, weight, _ in node.terms:
+                        term_rows.append(rows.of[slot])
+                        weights.append(weight)
+                    combine_terms.append(len(term_rows))
+                    combine_to.append(rows.for_writing(node.destination))
+                if node.train is not None:
+                    train_from.append(rows.of[node.source])
+                    train_to.append(rows.for_writing(node.result))
+                    batches[group, trainings] = self._batch_of(node.train.user, node.train.number)
+                    trainings += 1
+            # The others of a group that trains run along and leave their results where nobody reads them.
+            for place in range(trainings, shape.width):
+                train_from.append(0)
+                train_to.append(shape.rows)
+                if trainings:
                     batches[group, place] = 0
+            trains.append(trainings)
+            group_combines.append(len(combine_to))
+            rows.end_group(group)
+        code = _empty((self._length,), np.int32)
         for name, values in {
-            "counts": [len(draft.fetched), len(draft.trains)],
+            "counts": [len(draft.fetched), len(draft.groups), len(draft.put_back)],
             "fetch_from": draft.fetched if self._shared_store else range(len(draft.fetched)),
-            "fetch_to": [draft.rows[slot] for slot in draft.fetched],
-            "group_combines": draft.group_combines,
-            "combine_to": draft.combine_to,
-            "combine_terms": draft.combine_terms,
-            "term_rows": draft.term_rows,
-            "trains": [1 if trains else 0 for trains in draft.trains],
+            "fetch_to": rows.fetched,
+            "group_combines": group_combines,
+            "combine_to": combine_to,
+            "combine_terms": combine_terms,
+            "term_rows": term_rows,
+            "trains": trains,
             "train_from": train_from,
             "train_to": train_to,
         }.items():
             start = self._sections[name].start
             code[start : start + len(values)] = values
-        weights = np.full(shape.terms + 1, -0.0, dtype=np.float32)  # the last is for the program: see there
-        weights[: len(draft.weights)] = draft.weights
-        written = {slot: draft.rows[slot] for slot in draft.written}
-        trainings = sum(len(trains) for trains in draft.trains)
-        return Block(code, weights, batches, written, draft.fetched, trainings, draft.nodes)
+        all_weights = _empty((shape.terms + 1,), np.float32)
+        all_weights[: len(weights)] = weights
+        all_weights[shape.terms] = -0.0  # for the program: see there
+        return Block(code, all_weights, batches, draft.fetched, draft.put_back, draft.trainings, draft.nodes)
+
+
+def _empty(shape: tuple[int, ...], dtype: type[np.int32] | type[np.float32]) -> np.ndarray:
+    """Aligned as XLA wants it: other arrays it copies, into memory that is new to the process and hence slow."""
+    size = 4 * math.prod(shape)
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 class _Draft:
-    """A block being filled."""
+    """Which nodes are in a block, and what is known of it before its vectors have rows."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self.nodes: list[Node] = []
-        self.rows: dict[int, int] = {}  # slot -> row
-        self.fetched: list[int] = []
+        self.groups: list[list[Node]] = []
+        self.trainings = 0
+        self.fetched: list[int] = []  # slots that are read before they are written, if they are written at all
         self.written: dict[int, None] = {}  # an ordered set
-        self.group_combines = [0]
-        self.combine_to: list[int] = []
-        self.combine_terms = [0]
-        self.term_rows: list[int] = []
-        self.weights: list[float] = []
-        self.trains: list[list[Node]] = []  # a list for each group
-        self._group: list[Node] = []
-        self._group_open = False
+        self.put_back: list[int] = []
+        self.last_group: dict[int, int] = {}  # slot -> the last group that reads or writes it
+        self._in_group = 0  # trainings
+        self._wave = 0  # of those
+        self._combines = self._terms = 0
 
     def fits(self, node: Node) -> bool:
         shape = self._shape
         return (
-            len(self.rows) + len(node.terms) + 3 <= shape.rows
-            and len(self.trains) + self._group_open + 1 <= shape.groups
-            and len(self.combine_to) + 1 <= shape.combines
-            and len(self.term_rows) + len(node.terms) <= shape.terms
+            len(self.last_group) + len(node.terms) + 3 <= shape.rows
+            and len(self.groups) + 1 <= shape.groups
+            and self._combines + 1 <= shape.combines
+            and self._terms + len(node.terms) <= shape.terms
         )
 
     def add(self, node: Node) -> None:
         # Trainings of a group run at once, after its combinations: they must not depend on one another.
-        if self._group and (len(self._group) == self._shape.width or self._group[0].wave != node.wave):
-            self.close_group()
+        if not self.groups or (self._in_group and (self._in_group == self._shape.width or self._wave != node.wave)):
+            self.groups.append([])
+            self._in_group = 0
+        group, last_group = len(self.groups) - 1, self.last_group
+        self.groups[group].append(node)
         self.nodes.append(node)
-        self._group_open = True
         if node.terms:
-            for slot, weight, _ in node.terms:
-                self.term_rows.append(self._row_to_read(slot))
-                self.weights.append(weight)
-            self.combine_terms.append(len(self.term_rows))
-            self.combine_to.append(self._row_to_write(node.destination))
+            for slot, _, _ in node.terms:
+                if slot not in last_group:
+                    self.fetched.append(slot)
+                last_group[slot] = group
+            self._combines += 1
+            self._terms += len(node.terms)
+            last_group[node.destination] = group
+            self.written[node.destination] = None
         if node.train is not None:
-            self._row_to_read(node.source)
-            self._row_to_write(node.result)
-            self._group.append(node)
+            if node.source not in last_group:
+                self.fetched.append(node.source)
+            last_group[node.source] = last_group[node.result] = group
+            self.written[node.result] = None
+            self._wave = node.wave
+            self._in_group += 1
+            self.trainings += 1
 
-    def close_group(self) -> None:
-        if self._group_open:
-            self.group_combines.append(len(self.combine_to))
-            self.trains.append(self._group)
-            self._group, self._group_open = [], False
 
-    def _row_to_read(self, slot: int) -> int:
-        row = self.rows.get(slot)
+class _Rows:
+    """Which row of the workspace a slot's vector is in: one of the first if it is to be put back, otherwise any, until
+    the group that is the last to use it is over."""
+
+    def __init__(self, draft: _Draft, rows: int) -> None:
+        self.of = {slot: row for row, slot in enumerate(draft.put_back)}
+        self._free = list(range(rows - 1, len(draft.put_back) - 1, -1))
+        self._dying: list[list[int]] = [[] for _ in draft.groups]
+        for slot, group in draft.last_group.items():
+            if slot not in self.of:
+                self._dying[group].append(slot)
+        self.fetched = [self.for_writing(slot) for slot in draft.fetched]
+
+    def for_writing(self, slot: int) -> int:
+        row = self.of.get(slot)
         if row is None:
-            row = self.rows[slot] = len(self.rows)
-            self.fetched.append(slot)
+            row = self.of[slot] = self._free.pop()
         return row
 
-    def _row_to_write(self, slot: int) -> int:
-        row = self.rows.get(slot)
-        if row is None:
-            row = self.rows[slot] = len(self.rows)
-        self.written[slot] = None
-        return row
+    def end_group(self, group: int) -> None:
+        """What was used last comes first: it is in the cache."""
+        self._free += [self.of[slot] for slot in self._dying[group]]

@@ -27,14 +27,14 @@ from dracofl.compute.dealing import Node, Term
 from dracofl.compute.evaluation import Evaluation, measure, snapshot
 from dracofl.compute.plan import Planner
 from dracofl.compute.problem import Problem
-from dracofl.compute.program import Program, compile_program
+from dracofl.compute.program import NOT_FINITE, Program, compile_program
 from dracofl.compute.reference import failed
 from dracofl.compute.store import Store
 from dracofl.compute.timings import Timings
 from dracofl.errors import ConfigError
 from dracofl.tape import Evaluate, Operation, Train
 
-_HANDING_OVER_S = 1.5e-3  # to another thread and back, while the control plane has the interpreter most of the time
+_HANDING_OVER_S = 0.6e-3  # to another thread and back, while the control plane has the interpreter part of the time
 _WIDTH_ON_ACCELERATORS = 32
 _MOST_LANES = 16
 _NEAR_BYTES = 512 << 10  # of vectors that stay near a core, beside what it trains with
@@ -107,7 +107,6 @@ class CompiledExecutor:
         # Committed to a device, as the results are that take their place: otherwise the program is compiled twice.
         device = jax.devices()[0]
         self._workspaces = [jax.device_put(jnp.zeros(shape, jnp.float32), device) for _ in range(self._lanes)]
-        self._results = [np.empty(shape, np.float32) for _ in range(self._lanes)]
         self._training_s = 0.0  # not known yet
         self._lane_threads = ThreadPoolExecutor(max(1, self._lanes - 1), thread_name_prefix="lane")
         self._evaluation_thread = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
@@ -123,6 +122,8 @@ class CompiledExecutor:
         self._planner.switch_cost = (2 * call_s + _HANDING_OVER_S) / self._training_s
 
     def prepare(self, operations: Sequence[Operation]) -> Prepared:
+        if not self._measured_users:  # then nobody's model has to be brought up to date for it either
+            operations = [operation for operation in operations if not isinstance(operation, Evaluate)]
         actions, freed = self._planner.plan(operations)
         return Prepared(operations, self._assembler.assemble(actions, freed), self._planner.slots.used)
 
@@ -177,30 +178,27 @@ class CompiledExecutor:
         bad = []
         for block in blocks:
             began = time.perf_counter()
-            self._call(lane, block)
+            finite = self._call(lane, block)
             called = time.perf_counter()
-            bad += self._put_back(lane, block)
+            bad += [] if finite else self._trace(block)
+            self._put_back(lane, block)
             self._note_times(block, called - began, time.perf_counter() - called)
         return min(bad, default=None)
 
-    def _call(self, lane: int, block: Block) -> None:
+    def _call(self, lane: int, block: Block) -> bool:
+        """Returns whether all numbers in it are finite."""
         store = self._store.shown_to_programs(block.fetched, self._shape.rows)
-        workspace = self.program(
+        self._workspaces[lane], largest = self.program(
             self._workspaces[lane], store, self._problem.pool, block.code, block.weights, block.batches
         )
-        self._workspaces[lane] = workspace.block_until_ready()
+        return int(largest) < NOT_FINITE  # waits
 
-    def _put_back(self, lane: int, block: Block) -> list[int]:
-        """In few operations on many rows, as each lets go of the interpreter and may have to wait to get it back; into
-        memory that is there already, as new memory is slow."""
+    def _put_back(self, lane: int, block: Block) -> None:
+        """In one operation on many rows, as each lets go of the interpreter and may have to wait to get it back."""
         # The view must be gone before the next call: memory that somebody looks at is not used again but copied.
         workspace = self._workspaces[lane]
         rows = np.from_dlpack(workspace) if self._store.shared else np.asarray(workspace)
-        results = self._results[lane][: len(block.written)]
-        np.take(rows, list(block.written.values()), axis=0, out=results, mode="clip")
-        bad = [] if are_finite(results) else self._trace(block)
-        self._store.rows[block.put_back] = results[: len(block.put_back)]
-        return bad
+        self._store.rows[block.put_back] = rows[: len(block.put_back)]
 
     def _note_times(self, block: Block, call_s: float, copying_s: float) -> None:
         # One call trains and aggregates. A training takes the same time always, so the rest is known.
@@ -233,8 +231,6 @@ class CompiledExecutor:
             raise failed(self._operations[self._first_bad])
 
     def _begin_evaluation(self, operation: Evaluate) -> None:
-        if not self._measured_users:
-            return
         while len(self._evaluations) >= _EVALUATIONS_WAITING and not self._evaluations[-_EVALUATIONS_WAITING].done():
             self._evaluations[-_EVALUATIONS_WAITING].exception()  # waits
         taken = snapshot(operation, self.models(), self._measured_users)
@@ -260,7 +256,7 @@ class CompiledExecutor:
         return max(training_s, 1e-6), call_s
 
     def _time(self, nodes: list[Node]) -> float:
-        (block,) = self._assembler.blocks(nodes)
+        block = self._assembler.alone(nodes)
         times = []
         for _ in range(4):
             began = time.perf_counter()

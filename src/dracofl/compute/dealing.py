@@ -17,9 +17,9 @@ from dracofl.tape import Compress, Train
 
 NONE = -1
 _SEVERAL = -2  # lanes
-_SLACK = 3
+_SLACK = 6
 """How many trainings a lane may be ahead of another. With more slack waves are fewer, with less they are more even; of
-2, 3, 5, 9 and 17 this was about the best on a ring, a complete, a k-out and a geometric graph."""
+3, 6, 9, 13 and 20 this was the best or near it on rings of 25 and 200, a complete, a k-out and a geometric graph."""
 
 _SLOWER_TOGETHER = 1.3
 """Lanes share memory and caches, and the control plane needs a core too: a training takes longer beside another than
@@ -36,9 +36,7 @@ _Place: TypeAlias = tuple[int, int]
 class Node:
     """slots[destination] <- sum of terms, if any; then slots[result] <- update trained from slots[source], if any."""
 
-    wave: int = (
-        0  # as dealt: narrow waves are put together later, but nodes of one number are independent with one lane
-    )
+    wave: int = 0  # as dealt; narrow ones are put together later. With one lane nodes of one wave are independent
     destination: int = NONE
     terms: list[Term] = field(default_factory=list)
     train: Train | None = None

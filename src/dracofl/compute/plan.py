@@ -21,7 +21,8 @@ from dracofl.tape import Combine, Compress, Copy, Evaluate, Free, Operation, Tra
 
 Action: TypeAlias = Wave | Evaluate
 
-_WORTH_ADDING = 4  # terms; for fewer, the model that they are added to is too far away itself
+WORTH_ADDING = 8
+"""Terms, which are then added in one go. For fewer, the model that they are added to is too far away itself."""
 
 
 class Planner:
@@ -143,18 +144,22 @@ class _Part:
         self.dealer.add_compression(HostCompress(operation, source, destination))
 
     def _add_what_waits(self, but_to: int) -> None:
-        if self._new_terms < _WORTH_ADDING * (len(self._pending) - 1):  # on a sparse graph: little waits for anybody
+        if 2 * self._new_terms < WORTH_ADDING * len(self._pending):  # on a sparse graph: little waits for anybody
             return
         self._new_terms = 0
         for slot, terms in list(self._pending.items()):
-            if slot != but_to and len(terms) >= _WORTH_ADDING:
-                self._settle(slot)
+            if slot != but_to and len(terms) >= WORTH_ADDING:
+                self._settle(slot, len(terms) // WORTH_ADDING * WORTH_ADDING)
 
-    def _settle(self, slot: int) -> None:
-        """Do what is pending on this slot, because it is about to be read."""
+    def _settle(self, slot: int, count: int | None = None) -> None:
+        """Do what is pending on this slot, because it is about to be read; or the first `count` terms of it."""
         terms = self._pending.pop(slot, None)
-        if terms is not None:
-            self._emit(slot, [(slot, 1.0, terms[0][2]), *terms])
+        if terms is None:
+            return
+        if count is not None and count < len(terms):
+            self._pending[slot] = terms[count:]
+            terms = terms[:count]
+        self._emit(slot, [(slot, 1.0, terms[0][2]), *terms])
 
     def _forget(self, slot: int) -> None:
         """The slot is about to be overwritten: what is pending on it is dead, what will read it has to do so now."""

@@ -1,22 +1,33 @@
-"""The compiled program: one XLA call plays one block in a lane's workspace, which it is given and gives back."""
+"""The compiled program: one XLA call plays one block in a lane's workspace, which it is given and gives back.
+
+It also looks at every update, and at every vector that will be put back, for values that are not finite. What it does
+not look at is read by nobody, or went into one of those.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from dracofl.compute.blocks import Shape
+from dracofl.compute.plan import WORTH_ADDING
 from dracofl.compute.problem import COMPILER_OPTIONS, Problem
 
 Program: TypeAlias = jax.stages.Wrapped
+State: TypeAlias = tuple[jax.Array, jax.Array]
+"""Workspace and largest number."""
 
-_TERMS_AT_ONCE = 4
+_TERMS_AT_ONCE = (WORTH_ADDING, 4, 2, 1)
+NOT_FINITE = 0x7F80_0000
+"""The bits of infinity: those of every finite float32, less its sign, are a smaller integer."""
 
 
 def compile_program(problem: Problem, shape: Shape) -> Program:
-    """(workspace, store, pool, code, weights, batches) -> workspace, the old one's memory used again.
+    """(workspace, store, pool, code, weights, batches) -> workspace, the old one's memory used again, and the bits of
+    the largest number seen, which are `NOT_FINITE` or more where one was not finite.
 
     Loops run as often as the block says, so that one program serves every block, full or not. A sum over the true
     number of terms is faster than one padded to the largest.
@@ -39,9 +50,9 @@ def compile_program(problem: Problem, shape: Shape) -> Program:
         code: jax.Array,
         weights: jax.Array,
         batches: jax.Array,
-    ) -> jax.Array:
+    ) -> tuple[jax.Array, jax.Array]:
         part = {name: code[section] for name, section in sections.items()}
-        fetches, groups = part["counts"][0], part["counts"][1]
+        fetches, groups, kept = part["counts"]
         # The compiler would fuse a product and the sum it goes into, and round once where NumPy rounds twice. It may
         # fuse the product with this instead, which is -0 and changes no number, but the compiler cannot know. So this
         # executor's bits are the reference executor's.
@@ -53,49 +64,61 @@ def compile_program(problem: Problem, shape: Shape) -> Program:
         def combine(index: jax.Array, workspace: jax.Array) -> jax.Array:
             first, end = part["combine_terms"][index], part["combine_terms"][index + 1]
 
-            def add(term: jax.Array, total: jax.Array) -> jax.Array:
-                product = weights[term] * row(workspace, part["term_rows"][term]) + nothing
-                return total + product
-
-            def add_four(four: jax.Array, total: jax.Array) -> jax.Array:
-                for place in range(_TERMS_AT_ONCE):
-                    total = add(first + 1 + _TERMS_AT_ONCE * four + place, total)
-                return total
-
-            # Still one after the other, but the sum so far is read and written once for several.
-            fours = (end - first - 1) // _TERMS_AT_ONCE
             total = weights[first] * row(workspace, part["term_rows"][first])
-            total = jax.lax.fori_loop(0, fours, add_four, total)
-            total = jax.lax.fori_loop(first + 1 + _TERMS_AT_ONCE * fours, end, add, total)
+            start, left = first + 1, end - first - 1
+            # Still one after the other, but the sum so far is read and written once for several.
+            for count in _TERMS_AT_ONCE:
+
+                def add(turn: jax.Array, total: jax.Array, start: jax.Array = start, count: int = count) -> jax.Array:
+                    for term in range(count):
+                        place = start + turn * count + term
+                        product = weights[place] * row(workspace, part["term_rows"][place]) + nothing
+                        total = total + product
+                    return total
+
+                turns = left // count
+                total = jax.lax.fori_loop(0, turns, add, total)
+                start, left = start + turns * count, left - turns * count
             return put(workspace, part["combine_to"][index], total)
 
-        def train_one(place: jax.Array, batch: jax.Array, workspace: jax.Array) -> jax.Array:
-            update = problem.delta(row(workspace, part["train_from"][place]), pool, batch)
+        def train_one(place: jax.Array, workspace: jax.Array) -> jax.Array:
+            def take(place: jax.Array, _: jax.Array) -> jax.Array:
+                return row(workspace, part["train_from"][place])
+
+            # Where more than a few operations are ready at once, another thread is asked to help. Taken in a loop of
+            # one turn, the model's parts are not ready before all else that a training begins with is done.
+            model = jax.lax.fori_loop(place, place + jnp.minimum(groups, 1), take, jnp.zeros(parameters))
+            update = problem.delta(model, pool, row(batches, place)[0])
             return put(workspace, part["train_to"][place], update)
 
-        def train_many(first: jax.Array, batch: jax.Array, workspace: jax.Array) -> jax.Array:
-            places = first + jnp.arange(shape.width)
+        def train_many(group: jax.Array, workspace: jax.Array) -> jax.Array:
+            places = group * shape.width + jnp.arange(shape.width)
             models = workspace[part["train_from"][places]]
-            updates = jax.vmap(lambda model, rows: problem.delta(model, pool, rows))(models, batch)
+            updates = jax.vmap(lambda model, rows: problem.delta(model, pool, rows))(models, row(batches, group))
             return workspace.at[part["train_to"][places]].set(updates)
 
-        def play_group(group: jax.Array, workspace: jax.Array) -> jax.Array:
-            first, end = part["group_combines"][group], part["group_combines"][group + 1]
-            workspace = jax.lax.fori_loop(first, end, combine, workspace)
-            batch = row(batches, group)
+        def play_group(group: jax.Array, state: State) -> State:
+            workspace, largest = state
+            combines, trainings = part["group_combines"], part["trains"][group]
+            workspace = jax.lax.fori_loop(combines[group], combines[group + 1], combine, workspace)
+            # A loop of no or one turn, not a condition, which would copy the workspace. It is copied, too, if an update
+            # is looked at in the loop that makes it. And what goes on in a turn must depend on its number: otherwise it
+            # is done before the loop, with too much else that is ready there.
+            if shape.width == 1:
+                workspace = jax.lax.fori_loop(group, group + trainings, train_one, workspace)
+            else:
+                workspace = jax.lax.fori_loop(group, group + jnp.minimum(trainings, 1), train_many, workspace)
+            first = group * shape.width
+            look = partial(look_at, workspace, part["train_to"])
+            return workspace, jax.lax.fori_loop(first, first + trainings, look, largest)
 
-            def train(_: int, workspace: jax.Array) -> jax.Array:
-                if shape.width == 1:
-                    return train_one(group, batch[0], workspace)
-                return train_many(group * shape.width, batch, workspace)
-
-            # A loop of no or one turn, not a condition, which would copy the workspace.
-            played: jax.Array = jax.lax.fori_loop(0, part["trains"][group], train, workspace)
-            return played
+        def look_at(workspace: jax.Array, rows: jax.Array, index: jax.Array, largest: jax.Array) -> jax.Array:
+            bits = jax.lax.bitcast_convert_type(row(workspace, rows[index]), jnp.int32)
+            return jnp.maximum(largest, (bits & 0x7FFF_FFFF).max())
 
         assert workspace.shape == (shape.rows + 1, parameters)
         workspace = jax.lax.fori_loop(0, fetches, fetch, workspace)
-        played: jax.Array = jax.lax.fori_loop(0, groups, play_group, workspace)
-        return played
+        workspace, largest = jax.lax.fori_loop(0, groups, play_group, (workspace, jnp.int32(0)))
+        return workspace, jax.lax.fori_loop(0, kept, partial(look_at, workspace, jnp.arange(shape.rows)), largest)
 
     return jax.jit(play, donate_argnums=0, compiler_options=COMPILER_OPTIONS)
