@@ -135,8 +135,7 @@ def build_simulator(config: Config, world: World, parameter_count: int) -> Simul
 def _stretch_trainings(users: int, parameters: int) -> int:
     """Long enough for the users of a large network to have work side by side, and for small models not to spend their
     time on being fetched, put back, and brought up to date between stretches; short enough to be stopped soon."""
-    most = max(256, min(1024, 10_000_000 // parameters))
-    return min(max(64, 4 * users, 2_500_000 // parameters), most)
+    return max(64, min(4 * users, 256), min(10_000_000 // parameters, 1024))
 
 
 def build_problem(config: Config) -> Problem:

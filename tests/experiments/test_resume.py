@@ -135,7 +135,7 @@ def test_a_run_cut_where_it_hurts_ends_as_if_it_had_not_been(where: str, tmp_pat
 
 def test_a_run_stopped_again_and_again_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     # Long enough for the control plane, which runs ahead, not to be at its end when the stop is asked for.
-    overrides = [*BASE, *SLOW_AIR, "method.window_s=4", "method.psi=10", "duration_s=1500"]
+    overrides = [*BASE, *SLOW_AIR, "method.window_s=4", "method.psi=10", "compute.rate=1", "duration_s=2000"]
     whole = dracofl.run("tiny", overrides, out=tmp_path / "whole")
     cut = tmp_path / "cut"
     with pytest.raises(Interrupted) as stopped:

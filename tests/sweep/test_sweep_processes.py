@@ -50,7 +50,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(here: HereAndNow) -> None:
         "executor=reference",
         "task.kind=quadratic",
         "users=3",
-        "duration_s=1000",
+        "duration_s=10000",
         "compute.rate=1.0",
     )
     asked += ("evaluate.every_s=none", "checkpoint.every_s=100", "seed=1..2", "--out", "mine", "--workers", "1")

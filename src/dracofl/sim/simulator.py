@@ -108,7 +108,9 @@ class Simulator:
         state, stretch, handle = self.state, self._stretch, self.network.handle
         heap, operations, record = state.heap, stretch.operations, stretch.events.flat.extend
         due_s = self._evaluation_due_s()
-        while self._trainings < self.stretch_trainings and len(operations) - self._uncounted < self.stretch_operations:
+        # Who plays the first stretch waits for it, so it is short.
+        most_trainings = min(self.stretch_trainings, max(_STRETCH_TRAININGS, state.updates))
+        while self._trainings < most_trainings and len(operations) - self._uncounted < self.stretch_operations:
             if not heap or heap[0][0] >= self._duration_s:
                 self._finish()
                 break

@@ -23,7 +23,7 @@ def summarise(tables: dict[str, pa.Table], users: int) -> dict[str, Any]:
     unified, models_received = kinds.get(EventKind.UNIFIED, 0), kinds.get(EventKind.MODEL_RECEIVED, 0)
     models_sent = unified * (users - 1)
     is_unified = pc.equal(events["kind"].cast(pa.string()), str(EventKind.UNIFIED))
-    over_the_air = models_received or pc.sum(events["airtime_s"].filter(is_unified)).as_py()
+    over_the_air = models_received or pc.any(pc.greater(events["airtime_s"].filter(is_unified), 0.0)).as_py()
     return {
         "events": len(events),
         "local_updates": kinds.get(EventKind.FINISHED, 0),
@@ -40,7 +40,7 @@ def summarise(tables: dict[str, pa.Table], users: int) -> dict[str, Any]:
             **{str(fate): fates.get(fate, 0) for fate in Fate},
         },
         "bytes_sent": int(pc.sum(events["bytes"]).as_py() or 0),
-        "airtime_s": float(pc.sum(events["airtime_s"]).as_py() or 0.0),
+        "airtime_s": float(events["airtime_s"].to_numpy().sum()),
         "age_s": {
             "mean": float(ages.mean()) if len(ages) else None,
             "p95": float(np.percentile(ages, 95)) if len(ages) else None,

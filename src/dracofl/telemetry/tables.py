@@ -101,9 +101,9 @@ def _words(column: list[str]) -> pa.DictionaryArray:
 
 
 def concatenate(name: str, tables: Sequence[pa.Table]) -> pa.Table:
-    table = pa.concat_tables([to_table(name, []), *tables])
-    # In one piece: a sum of a column in pieces depends on the pieces, hence on where a run was cut.
-    return table.unify_dictionaries().combine_chunks()
+    """In pieces still, as to put them together is to copy them. A sum of floats in pieces depends on the pieces, hence
+    on where a run was cut: who wants one makes one array of the column first, as `to_numpy` does."""
+    return pa.concat_tables([to_table(name, []), *tables]).unify_dictionaries()
 
 
 def cut_at(tables: dict[str, pa.Table], time_s: float) -> dict[str, pa.Table]:
