@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import string
 import sys
 from functools import partial
 from importlib import import_module
@@ -40,16 +41,14 @@ def _write(name: str, figures: list[Figure], is_all: bool) -> None:
     """Until all parts of a benchmark are measured, the others' figures stay as they were."""
     path = HERE / "results.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    measured = [figure.as_json() for figure in figures]
+    machine = f"{_processor()}, {len(os.sched_getaffinity(0))} cores, jax {jax.__version__}"
+    measured = [{**figure.as_json(), "machine": machine} for figure in figures]
     names = {figure.name for figure in figures}
     before = [] if is_all else results.get(name, {}).get("figures", [])
     results[name] = {
         "figures": [*measured, *(figure for figure in before if figure["name"] not in names)],
         "dracofl": dracofl.__version__,
-        "jax": jax.__version__,
         "python": platform.python_version(),
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
     }
     path.write_text(json.dumps({name: results[name] for name in BENCHMARKS if name in results}, indent=1) + "\n")
     page = HERE / "README.md"
@@ -59,15 +58,17 @@ def _write(name: str, figures: list[Figure], is_all: bool) -> None:
 
 
 def _table(results: dict[str, Any]) -> str:
-    lines = ["| benchmark | figure | median | spread | wanted | met |", "|---|---|---|---|---|---|"]
-    for name in BENCHMARKS:
-        for figure in results.get(name, {}).get("figures", []):
-            wanted = f"{figure['bound']} {_number(figure['target'])}" if figure["target"] is not None else ""
-            met = {True: "yes", False: "**no**", None: ""}[figure["met"]]
-            spread = f"{_number(min(figure['values']))} to {_number(max(figure['values']))}"
-            lines.append(f"| {name} | {figure['name']} | {_number(figure['median'])} | {spread} | {wanted} | {met} |")
-    machines = {f"{one['processor']}, {one['cores']} cores, jax {one['jax']}" for one in results.values()}
-    return "\n".join(lines) + f"\n\nMeasured on: {'; '.join(sorted(machines))}.\n"
+    figures = [(name, figure) for name in BENCHMARKS for figure in results.get(name, {}).get("figures", [])]
+    machines = list(dict.fromkeys(figure["machine"] for _, figure in figures))
+    marks = dict(zip(machines, string.ascii_uppercase, strict=False))
+    lines = ["| benchmark | figure | median | spread | wanted | met | on |", "|---|---|---|---|---|---|---|"]
+    for name, figure in figures:
+        wanted = f"{figure['bound']} {_number(figure['target'])}" if figure["target"] is not None else ""
+        met = {True: "yes", False: "**no**", None: ""}[figure["met"]]
+        spread = f"{_number(min(figure['values']))} to {_number(max(figure['values']))}"
+        cells = [name, figure["name"], _number(figure["median"]), spread, wanted, met, marks[figure["machine"]]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *(f"- {mark}: {machine}" for machine, mark in marks.items())]) + "\n"
 
 
 def _number(value: float) -> str:
