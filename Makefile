@@ -15,7 +15,7 @@ help:
 	@echo "make check      lint, types, import contracts and tests"
 	@echo "make test-slow  the tests that take long"
 	@echo "make faults     peers under 10,000 schedules of faults, about ten minutes: SCHEDULES=100000 for more"
-	@echo "make bench      all benchmarks, about half an hour: results in benchmarks/"
+	@echo "make bench      all benchmarks, about an hour: results in benchmarks/"
 	@echo "make soak       real peers for half an hour at ten times real time: do they hold more and more memory?"
 	@echo "make clean      remove the set-up and the caches, not the runs"
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import Timeline, configurations, play
 
+from dracofl.build import build_simulator, build_world
 from dracofl.config.load import load_config
 from dracofl.config.schema import Config
-from dracofl.tape import Copy, Evaluate
+from dracofl.tape import Copy, Evaluate, Train
 from dracofl.trace import EventKind
 from dracofl.types import Fate
 
@@ -235,3 +236,15 @@ def test_an_older_unification_that_arrives_late_is_ignored() -> None:
     arrived = [event for event in played.events if event.kind is EventKind.MODEL_RECEIVED]
     replaced = [o for o in played.operations if isinstance(o, Copy) and o.destination < 8]
     assert 0 < len(replaced) < len(arrived)
+
+
+def test_the_first_stretches_are_short_and_later_ones_as_long_as_the_configuration_lets_them_be() -> None:
+    config = load_config("tiny", ["compute.rate=1", "duration_s=400"])
+    simulator = build_simulator(config, build_world(config), parameter_count=100_000)
+    simulator.start()
+    lengths = []
+    while not simulator.state.done:
+        lengths.append(sum(isinstance(one, Train) for one in simulator.next_stretch().operations))
+    assert simulator.stretch_trainings == 100
+    assert lengths[:3] == [64, 64, 100]
+    assert set(lengths[2:-1]) == {100}
