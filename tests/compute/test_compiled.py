@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -261,11 +262,20 @@ class Exploding:
         ),
     ],
 )
-@pytest.mark.parametrize("lanes", [None, 1, 2], ids=["reference", "one lane", "two lanes"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        ReferenceExecutor,
+        partial(CompiledExecutor, lanes=1),
+        partial(CompiledExecutor, lanes=2),
+        partial(CompiledExecutor, lanes=1, width=4, shared_store=False),
+    ],
+    ids=["reference", "one lane", "two lanes", "groups"],
+)
 def test_a_value_that_is_not_finite_is_traced_to_its_maker(
-    lanes: int | None, operations: list[Operation], blamed: tuple[float, int, str]
+    make: Callable[..., Any], operations: list[Operation], blamed: tuple[float, int, str]
 ) -> None:
-    executor = CompiledExecutor(Exploding(), 4, lanes=lanes) if lanes else ReferenceExecutor(Exploding(), 4)
+    executor = make(Exploding(), 4)
     with pytest.raises(DivergedError) as caught:
         played(executor, [operations])
     assert (caught.value.time_s, caught.value.user, caught.value.operation) == blamed

@@ -139,14 +139,13 @@ class Assembler:
     def _block(self, draft: _Draft) -> Block:
         shape, rows = self._shape, _Rows(draft, self._shape.rows)
         batches = _empty((shape.groups, shape.width, *self._batch_shape), np.int32)  # the unused stay unread
-        group_combines, combine_to, combine_terms, term_rows, weights = (
-            [0],
-            list[int](),
-            [0],
-            list[int](),
-            list[float](),
-        )
-        trains, train_from, train_to = list[int](), list[int](), list[int]()
+        parts: dict[str, list[int]] = {name: [] for name in self._sections}
+        parts["counts"] = [len(draft.fetched), len(draft.groups), len(draft.put_back)]
+        parts["fetch_from"] = draft.fetched if self._shared_store else list(range(len(draft.fetched)))
+        parts["fetch_to"] = rows.fetched
+        parts["group_combines"], parts["combine_terms"] = [0], [0]
+        combine_to, term_rows, weights = parts["combine_to"], parts["term_rows"], list[float]()
+        train_from, train_to = parts["train_from"], parts["train_to"]
         for group, nodes in enumerate(draft.groups):
             trainings = 0
             for node in nodes:
@@ -154,7 +153,7 @@ class Assembler:
                     for slot, weight, _ in node.terms:
                         term_rows.append(rows.of[slot])
                         weights.append(weight)
-                    combine_terms.append(len(term_rows))
+                    parts["combine_terms"].append(len(term_rows))
                     combine_to.append(rows.for_writing(node.destination))
                 if node.train is not None:
                     train_from.append(rows.of[node.source])
@@ -167,22 +166,11 @@ class Assembler:
                 train_to.append(shape.rows)
                 if trainings:
                     batches[group, place] = 0
-            trains.append(trainings)
-            group_combines.append(len(combine_to))
+            parts["trains"].append(trainings)
+            parts["group_combines"].append(len(combine_to))
             rows.end_group(group)
-        code = _empty((self._length,), np.int32)
-        for name, values in {
-            "counts": [len(draft.fetched), len(draft.groups), len(draft.put_back)],
-            "fetch_from": draft.fetched if self._shared_store else range(len(draft.fetched)),
-            "fetch_to": rows.fetched,
-            "group_combines": group_combines,
-            "combine_to": combine_to,
-            "combine_terms": combine_terms,
-            "term_rows": term_rows,
-            "trains": trains,
-            "train_from": train_from,
-            "train_to": train_to,
-        }.items():
+        code = _empty((self._length,), np.int32)  # what is behind the end of a part stays unread, too
+        for name, values in parts.items():
             start = self._sections[name].start
             code[start : start + len(values)] = values
         all_weights = _empty((shape.terms + 1,), np.float32)
