@@ -34,7 +34,7 @@ from dracofl.compute.timings import Timings
 from dracofl.errors import ConfigError
 from dracofl.tape import Evaluate, Operation, Train
 
-_HANDING_OVER_S = 1.5e-3  # to another thread and back, while the control plane has the interpreter most of the time
+_HANDING_OVER_S = 3e-3  # to another thread and back: its vectors come from another core's cache, and go there again
 _WIDTH_ON_ACCELERATORS = 32
 _MOST_LANES = 16
 _NEAR_BYTES = 512 << 10  # of vectors that stay near a core, beside what it trains with

@@ -42,11 +42,14 @@ class ControlThread:
         simulator: Simulator,
         executor: Executor,
         record: Callable[[Stretch], None],
+        write_records: Callable[[], None],
         timings: Timings,
         *,
         next_save_s: float,
     ) -> None:
-        self._simulator, self._executor, self._record, self._timings = simulator, executor, record, timings
+        """`write_records` is called when all is recorded, while the last stretches are still to be played."""
+        self._simulator, self._executor, self._timings = simulator, executor, timings
+        self._record, self._write_records = record, write_records
         self._next_save_s = next_save_s
         self._ready: queue.Queue[Ready | BaseException | None] = queue.Queue(maxsize=_STRETCHES_AHEAD)
         self._saved = threading.Semaphore(0)
@@ -113,6 +116,8 @@ class ControlThread:
                 played.append(prepared)
                 if due:
                     self._saved.acquire()
+            if state.done:
+                self._write_records()
             self._ready.put(None)
         except BaseException as error:
             self._ready.put(error)

@@ -37,6 +37,9 @@ from dracofl.telemetry.run import Run
 from dracofl.telemetry.summary import summarise
 from dracofl.telemetry.tables import MetricRow, concatenate, cut_at
 
+_HAPPENINGS = ("events", "messages")
+"""The tables that the control plane writes."""
+
 
 def run_config(
     config: Config | str | Path | Mapping[str, Any],
@@ -91,6 +94,7 @@ class _Session:
         self._timings = Timings()
         self._executor = build_executor(config, self._problem, self._timings)
         self._recorder = Recorder()
+        self._happenings: dict[str, pa.Table] = {}  # the tables of the whole run, once it is known
         self._progress = checkpoint.Progress(
             parts=0, wall_s=0.0, setup_s=0.0, compile_s=0.0, next_checkpoint_s=config.checkpoint.every_s or float("inf")
         )
@@ -126,7 +130,12 @@ class _Session:
     def _play(self, folder: RunFolder, stop: Stop) -> None:
         next_save_s = self._progress.next_checkpoint_s
         with ControlThread(
-            self._simulator, self._executor, self._record_stretch, self._timings, next_save_s=next_save_s
+            self._simulator,
+            self._executor,
+            self._record_stretch,
+            lambda: self._write_happenings(folder),
+            self._timings,
+            next_save_s=next_save_s,
         ) as control:
             for ready in control:
                 self._executor.play(ready.prepared)
@@ -205,18 +214,30 @@ class _Session:
             draw_curves(tables["metrics"], summary, folder.picture_file)
         folder.write_summary(summary)
 
+    def _write_happenings(self, folder: RunFolder) -> None:
+        """All that the control plane had to say. It has said so before the data plane is done, so nobody waits."""
+        with self._timings.under("writing"):
+            self._happenings = self._gather(folder, _HAPPENINGS)
+            folder.write_tables(self._happenings)
+
     def _write_tables(self, folder: RunFolder, diverged: DivergedError | None) -> dict[str, pa.Table]:
-        if diverged is not None and not self._simulator.state.done:  # at its end they are on the tape already
-            self._recorder.add("messages", self._simulator.pending())
-        tables = self._recorder.take()
-        if self._progress.parts:
-            saved = folder.read_parts(self._progress.parts)
-            tables = {name: concatenate(name, [saved[name], recent]) for name, recent in tables.items()}
+        metrics = self._gather(folder, ["metrics"])
         if diverged is None:
             folder.write_models(self._executor.models())
-        else:
-            tables = cut_at(tables, diverged.time_s)
+            folder.write_tables(metrics)
+            return {**self._happenings, **metrics}
+        if not self._happenings:  # they are not all written yet, and never will be
+            self._recorder.add("messages", self._simulator.pending())
+            self._happenings = self._gather(folder, _HAPPENINGS)
+        tables = cut_at({**self._happenings, **metrics}, diverged.time_s)
         folder.write_tables(tables)
+        return tables
+
+    def _gather(self, folder: RunFolder, names: Sequence[str]) -> dict[str, pa.Table]:
+        tables = self._recorder.take(names)
+        if self._progress.parts:
+            saved = folder.read_parts(self._progress.parts, names)
+            tables = {name: concatenate(name, [saved[name], recent]) for name, recent in tables.items()}
         return tables
 
     def _summary(self, tables: dict[str, pa.Table], diverged: DivergedError | None) -> dict[str, Any]:

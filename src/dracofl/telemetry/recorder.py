@@ -24,13 +24,14 @@ class Recorder:
         if len(flat) >= _ROWS_BEFORE_PACKING * len(SCHEMAS[name]):
             self._pack(name)
 
-    def take(self) -> dict[str, pa.Table]:
-        """All rows since the last take."""
-        for name in SCHEMAS:
-            self._pack(name)
-        taken = {name: concatenate(name, tables) for name, tables in self._packed.items()}
-        self._packed = {name: [] for name in SCHEMAS}
-        return taken
+    def take(self, names: Iterable[str] = tuple(SCHEMAS)) -> dict[str, pa.Table]:
+        """All rows of these tables since the last take."""
+        return {name: self._take(name) for name in names}
+
+    def _take(self, name: str) -> pa.Table:
+        self._pack(name)
+        tables, self._packed[name] = self._packed[name], []
+        return concatenate(name, tables)
 
     def _pack(self, name: str) -> None:
         if self._flat[name]:
