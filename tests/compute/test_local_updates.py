@@ -159,9 +159,11 @@ def test_a_quadratic_step_is_exact() -> None:
 def test_scores_of_a_confusion_matrix() -> None:
     # Truth 0: 3 right, 1 taken for 1. Truth 1: 2 right. Class 2 does not occur, but is predicted once for truth 1.
     confusion = np.array([[3, 1, 0], [0, 2, 1], [0, 0, 0]])
-    accuracy, f1 = accuracy_and_f1(confusion)
-    assert accuracy == pytest.approx(5 / 7)
-    assert f1 == pytest.approx((2 * 3 / (4 + 3) + 2 * 2 / (3 + 3)) / 2)
+    # Another model never predicts class 2, and is right of all others: a class that nobody names counts for nothing.
+    without = np.array([[4, 0, 0], [0, 3, 0], [0, 0, 0]])
+    accuracy, f1 = accuracy_and_f1(np.stack([confusion, without]))
+    assert accuracy == pytest.approx([5 / 7, 1.0])
+    assert f1 == pytest.approx([(2 * 3 / (4 + 3) + 2 * 2 / (3 + 3)) / 2, 1.0])
 
 
 def test_evaluation_agrees_with_counting_by_hand() -> None:
@@ -171,7 +173,8 @@ def test_evaluation_agrees_with_counting_by_hand() -> None:
     flat = model.init(rng.generator(3, "init"))
     for final, count in ((False, 100), (True, 300)):
         features = poker.encode(data.test.inputs[:count])
-        predicted = np.asarray(model.apply(model.unflatten(flat), features)).argmax(axis=1)
+        logits = np.asarray(model.apply(model.unflatten(flat), features), np.float64)
+        predicted = logits.argmax(axis=1)
         labels = data.test.labels[:count]
         (scores,) = problem.evaluate(flat[None], final)
         assert scores.accuracy == pytest.approx((predicted == labels).mean())
@@ -180,6 +183,8 @@ def test_evaluation_agrees_with_counting_by_hand() -> None:
             right = ((predicted == kind) & (labels == kind)).sum()
             f1.append(2 * right / ((predicted == kind).sum() + (labels == kind).sum()))
         assert scores.f1 == pytest.approx(np.mean(f1))
+        losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(count), labels]
+        assert scores.loss == pytest.approx(losses.mean(), rel=1e-5)
         assert problem.test_samples(final) == count
 
 
