@@ -63,32 +63,34 @@ def measure(quick: bool) -> list[Figure]:
     figures = []
     for name, preset, overrides, updates, target in QUICK_CASES if quick else CASES:
         asked = {"preset": preset, "overrides": overrides, "updates": updates}
-        bare, ours = [_bare(-1, **asked)], []
+        bare, ours = [bare_speed(-1, **asked)], []
         for _ in range(1 if quick else REPEATS):
             whole = ask("run", preset=preset, overrides=[*overrides, *OFF])
             ours.append(whole["sgd_steps"] / whole["simulated_s"])
-            bare.append(_bare(-1, **asked))
+            bare.append(bare_speed(-1, **asked))
         ratios = [own / statistics.mean(around) for own, around in zip(ours, pairwise(bare), strict=True)]
         detail = {"steps_per_s": ours, "bare_steps_per_s": bare, "preset": preset, "overrides": overrides}
         name = f"whole simulation / bare updates on one core: {name}"
         figures.append(Figure("limit", name, ratios, "at least", target, detail))
     cases = [(name, preset, overrides, updates) for name, preset, overrides, updates, _ in CASES if "ring" in name]
     for name, preset, overrides, updates in [] if quick else cases:
-        values = [_all_cores(preset, overrides, updates) for _ in range(REPEATS)]
+        asked = {"preset": preset, "overrides": overrides, "updates": updates}
+        values = [bare_speed_on_all_cores(**asked) / bare_speed(-1, **asked) for _ in range(REPEATS)]
         figures.append(Figure("limit", f"bare updates on all cores / on one core: {name}", values))
     return figures
 
 
-def _bare(core: int, **asked: Any) -> float:
+def bare_speed(core: int, **asked: Any) -> float:
+    """SGD steps a second of local updates called back to back on this core."""
     found = ask("bare", core=core, **asked)
     return float(found["sgd_steps"] / found["s"])
 
 
-def _all_cores(preset: str, overrides: list[str], updates: int) -> float:
-    cores, speed = len(os.sched_getaffinity(0)), partial(_bare, preset=preset, overrides=overrides, updates=updates)
-    alone = speed(-1)
+def bare_speed_on_all_cores(**asked: Any) -> float:
+    """In a process for each, all at the same time."""
+    cores = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(cores) as pool:
-        return sum(pool.map(speed, range(cores))) / alone
+        return sum(pool.map(partial(bare_speed, **asked), range(cores)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,12 @@ update) or a CNN of 149,194 (5 steps); nobody evaluates, saves or logs. Speed is
 wall time of the simulation, without set-up and compilation. Each peer is tried with every setting that may help it (one
 thread or one a core; for pfl also one process a core; for the CNN both layouts of images in memory), and each
 repeat goes through all of them and through dracofl in turn. A figure is our speed over that of the best setting of
-the best peer, the one with the highest median.
+the best peer, the one with the highest median; another leaves out what needs a process a core.
+
+Our local updates called bare, with nothing around them, are held against the best peer too, on one core for the
+complete graph, where nearly every update waits for the one before it, and on all cores for the ring. That is the most
+that a simulator with these gradient steps can reach, and it depends on the machine: PyTorch's steps are mostly calls
+from Python, ours are products of matrices, and processors differ in which they are good at.
 
 What the same work is: the local updates. What surrounds them is each simulator's own. In gossipy a user pushes its
 model to one random neighbour, which merges it and trains; in pfl, which has no graph and is held against both of ours,
@@ -34,9 +39,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from benchmarks.figure import Figure, main
+from benchmarks.limit import bare_speed, bare_speed_on_all_cores
+from benchmarks.peer_scripts.dracofl_run import SAME_WORK, WORK
 
 SCRIPTS = Path(__file__).with_name("peer_scripts")
 REQUIREMENTS = {  # installed in this order, each on its own: what fails leaves the others
@@ -45,6 +52,7 @@ REQUIREMENTS = {  # installed in this order, each on its own: what fails leaves 
     "pfl": ["pfl[pytorch]==0.6.0", "scipy==1.17.1"],
 }
 NAMES = {"mlp": "MLP 85-75-75-10", "cnn": "CNN 28x28"}
+BARE_UPDATES = {"mlp": 6000, "cnn": 300}  # some five seconds
 TARGETS = {("mlp", "complete"): 4.0, ("mlp", "ring"): 8.0, ("cnn", "complete"): 1.5, ("cnn", "ring"): 1.5}
 LONGEST_S = 900.0  # of one script
 
@@ -206,12 +214,18 @@ def _measure_model(
 ) -> list[Figure]:
     repeats, failed = 1 if quick else 3, left_out["failed"]
     ours: list[dict[str, dict[str, float]]] = []
+    bare: dict[str, list[float]] = {"complete": [], "ring": []}
     peers: dict[str, list[float]] = {}  # SGD steps a second of "gossipy, ring, 1 thread" and so on, one a repeat
     for repeat in range(repeats):
         where = f"{NAMES[model]}, repeat {repeat + 1} of {repeats}"
         ours.append(ask([sys.executable, str(SCRIPTS / "dracofl_run.py")], {"model": model, "quick": quick}))
         for topology, speed in ours[-1].items():
             say(f"{where}: dracofl, {topology}: {speed['steps_per_s']:,.0f} SGD steps/s")
+        preset, overrides, *_ = WORK[model]
+        work = {"preset": preset, "overrides": [*overrides, *SAME_WORK], "updates": 9 if quick else BARE_UPDATES[model]}
+        bare["complete"].append(bare_speed(-1, **work))
+        bare["ring"].append(bare_speed_on_all_cores(**work))
+        say(f"{where}: bare updates on one core: {bare['complete'][-1]:,.0f} SGD steps/s, all: {bare['ring'][-1]:,.0f}")
         for name, (command, order) in list(commands.items()):
             try:
                 found = _ask_twice(command, {**order, "model": model, "quick": quick, "seconds": 0.3 if quick else 4.0})
@@ -226,34 +240,37 @@ def _measure_model(
     whole = {name: speeds for name, speeds in peers.items() if len(speeds) == repeats}
     if not whole:
         raise Failed("no peer could be measured: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
-    return [_figure(model, topology, ours, whole, left_out) for topology in ours[0]]
+    figures = []
+    for topology, cores in (("complete", "one core"), ("ring", "all cores")):
+        rivals = {name: speeds for name, speeds in whole.items() if name.startswith(("pfl,", f"gossipy, {topology},"))}
+        alone = {name: speeds for name, speeds in rivals.items() if "processes" not in name}
+        mine = [repeat[topology]["steps_per_s"] for repeat in ours]
+        detail = {
+            "ours with set-up": [repeat[topology]["with_set_up"] for repeat in ours],
+            **{why: dict(names) for why, names in left_out.items()},
+            "versions": {name: pins[0] for name, pins in REQUIREMENTS.items()},
+        }
+        what, target = f"{NAMES[model]}, {topology}: our SGD steps a second", TARGETS[model, topology]
+        figures += [
+            _figure(f"{what} over those of the best peer", mine, rivals, "at least", target, detail),
+            _figure(f"{what} over those of the best peer in one process", mine, alone),
+            _figure(f"{what}, bare on {cores}, over those of the best peer", bare[topology], rivals),
+        ]
+    return figures
 
 
 def _figure(
-    model: str,
-    topology: str,
-    ours: list[dict[str, dict[str, float]]],
-    peers: dict[str, list[float]],
-    left_out: dict[str, dict[str, str]],
+    name: str,
+    mine: list[float],
+    rivals: dict[str, list[float]],
+    bound: Literal["at least"] | None = None,
+    target: float | None = None,
+    detail: dict[str, Any] | None = None,
 ) -> Figure:
-    rivals = {name: speeds for name, speeds in peers.items() if name.startswith(("pfl,", f"gossipy, {topology},"))}
-    best = max(rivals, key=lambda name: statistics.median(rivals[name]))
-    mine = [repeat[topology]["steps_per_s"] for repeat in ours]
-    return Figure(
-        benchmark="peers",
-        name=f"{NAMES[model]}, {topology}: our SGD steps a second over those of the best peer",
-        values=[own / other for own, other in zip(mine, rivals[best], strict=True)],
-        bound="at least",
-        target=TARGETS[model, topology],
-        detail={
-            "best peer": best,
-            "our SGD steps/s": mine,
-            "ours with set-up": [repeat[topology]["with_set_up"] for repeat in ours],
-            "peers' SGD steps/s": rivals,
-            **{why: dict(names) for why, names in left_out.items()},
-            "versions": {name: pins[0] for name, pins in REQUIREMENTS.items()},
-        },
-    )
+    best = max(rivals, key=lambda rival: statistics.median(rivals[rival]))
+    values = [own / other for own, other in zip(mine, rivals[best], strict=True)]
+    speeds = {"best peer": best, "our SGD steps/s": mine, "peers' SGD steps/s": rivals}
+    return Figure("peers", name, values, bound, target, speeds | (detail or {}))
 
 
 if __name__ == "__main__":

@@ -23,11 +23,13 @@ def _measured(benchmark: object) -> list[Figure]:
 @pytest.mark.slow
 def test_peers_are_measured_beside_us() -> None:
     figures = _measured(peers)
-    assert [figure.target for figure in figures] == [4.0, 8.0, 1.5, 1.5]
+    wanted = [figure for figure in figures if figure.target]
+    assert [figure.target for figure in wanted] == [4.0, 8.0, 1.5, 1.5]
+    assert not any(figure.detail["failed"] for figure in wanted)
     for figure in figures:
         assert figure.median > 0
-        assert not figure.detail["failed"]
         assert figure.detail["best peer"] in figure.detail["peers' SGD steps/s"]
+        assert "in one process" not in figure.name or "processes" not in figure.detail["best peer"]
 
 
 @pytest.mark.slow
