@@ -12,8 +12,8 @@ the best peer, the one with the highest median; another leaves out what needs a 
 Our local updates called bare, with nothing around them, are held against the best peer too: on all cores for the ring,
 which is the most that a simulator with these gradient steps can reach, and on one core for the complete graph, where
 nearly every update waits for the one before it and only a large model, whose updates take long, gains from a second
-core. Both depend on the machine: PyTorch's steps of a small model are mostly calls from Python, ours are mostly products
-of matrices, and processors differ in which they are good at.
+core. Both depend on the machine: PyTorch's steps of a small model are mostly calls from Python, ours are mostly
+products of matrices, and processors differ in which they are good at.
 
 What the same work is: the local updates. What surrounds them is each simulator's own. In gossipy a user pushes its
 model to one random neighbour, which merges it and trains; in pfl, which has no graph and is held against both of ours,
