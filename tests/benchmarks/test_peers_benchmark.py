@@ -69,3 +69,14 @@ def test_a_peer_that_fails_is_asked_once_more(tmp_path: Path) -> None:
 )
 def test_a_reason_is_a_line_that_says_something(words: str, reason: str) -> None:
     assert peers._reason(words) == reason
+
+
+def test_where_only_peers_of_several_processes_work_the_others_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {topology: {"steps_per_s": 12.0, "with_set_up": 9.0} for topology in ("complete", "ring")}
+    monkeypatch.setattr(peers, "ask", lambda *_: ours)
+    monkeypatch.setattr(peers, "_ask_twice", lambda *_: {"2 processes, 1 thread": 3.0})
+    monkeypatch.setattr(peers, "bare_speed", lambda *_, **__: 15.0)
+    monkeypatch.setattr(peers, "bare_speed_on_all_cores", lambda **_: 30.0)
+    figures = peers._measure_model("mlp", True, {"pfl on all cores": ([], {})}, {"failed": {}})
+    assert [figure.values for figure in figures] == [[4.0], [5.0], [4.0], [10.0]]
+    assert not any("in one process" in figure.name for figure in figures)
