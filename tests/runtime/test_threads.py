@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import queue
+import signal
 import threading
 import time
 
@@ -12,7 +13,7 @@ import pytest
 
 from dracofl.protocol.headers import Header, Kind, shape_of
 from dracofl.runtime.parcel import Parcel
-from dracofl.runtime.threads import IN_FLIGHT, IN_FLIGHT_WHEN_QUICK, QUICK_S, STUCK_S, Readers, Sender, Worker
+from dracofl.runtime.threads import IN_FLIGHT, IN_FLIGHT_WHEN_QUICK, QUICK_S, STUCK_S, Bell, Readers, Sender, Worker
 
 
 def parcel(number: int) -> Parcel:
@@ -105,6 +106,57 @@ def test_where_no_more_threads_can_be_started_fewer_send(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(threading.Thread, "start", start_two)
     assert max(under_way([QUICK] * 20)) == IN_FLIGHT
+
+
+def test_a_bell_that_was_rung_before_somebody_waits_is_heard_once() -> None:
+    bell = Bell()
+    bell.ring()
+    bell.ring()
+    began_s = time.monotonic()
+    bell.wait(at_most_s=10)
+    assert time.monotonic() - began_s < 5
+    began_s = time.monotonic()
+    bell.wait(at_most_s=0.05)
+    assert time.monotonic() - began_s >= 0.05
+
+
+def test_a_bell_wakes_who_waits() -> None:
+    bell, awake = Bell(), threading.Event()
+
+    def wait() -> None:
+        bell.wait(at_most_s=100)
+        awake.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert not awake.wait(timeout=0.1)
+    bell.ring()
+    assert awake.wait(timeout=10)
+
+
+def test_to_wait_for_a_bell_ends_however_short_the_time_and_whatever_signal_comes() -> None:
+    bell, is_stuck = Bell(), threading.Event()
+
+    def rescue() -> None:
+        is_stuck.set()
+        bell.ring()
+
+    rescuer = threading.Timer(20, rescue)
+    rescuer.daemon = True
+    rescuer.start()
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+    try:
+        for at_most_s in (1e-6, 1e-5, 1e-4, 2e-4) * 500:
+            bell.ring()
+            bell.wait(at_most_s)  # there is a ring
+            bell.wait(at_most_s)  # there is none
+            if is_stuck.is_set():
+                break
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        rescuer.cancel()
+    assert not is_stuck.is_set()
 
 
 def test_a_worker_tells_what_a_task_raises_and_takes_the_next() -> None:

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import heapq
 import math
-import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -29,7 +27,7 @@ from dracofl.runtime.journal import Journal
 from dracofl.runtime.learners import Learner
 from dracofl.runtime.parcel import Parcel
 from dracofl.runtime.peer import Peer
-from dracofl.runtime.threads import Sender, Worker
+from dracofl.runtime.threads import Bell, Sender, Worker
 from dracofl.runtime.transport import Transport, Unanswered
 
 _NAP_S = 0.25  # real seconds after which the loop looks around though nothing is due
@@ -78,7 +76,7 @@ class Service:
         self._prepare_save = prepare_save  # takes the peer's state, and returns how to write it
         self._peer: Peer | None = None
         self._turn = threading.Lock()  # who holds it may touch the peer, and what is below
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes the loop, in less time than a Condition
+        self._bell = Bell()  # wakes the loop; who rings it has the turn
         self._sleeps_until_s = -math.inf  # the loop, if it sleeps
         self._timers: dict[Happening, float] = {}
         self._on_the_radio: list[tuple[float, int, Parcel]] = []
@@ -205,8 +203,7 @@ class Service:
         if self._failure is None:
             self._turn.release()
             try:
-                with suppress(queue.Empty):
-                    self._bell.get(timeout=min(max(wait_s, at_least_s), _NAP_S))
+                self._bell.wait(min(max(wait_s, at_least_s), _NAP_S))
             finally:
                 self._turn.acquire()
         self._sleeps_until_s = -math.inf
@@ -214,7 +211,7 @@ class Service:
     def _wake_for(self, at_s: float) -> None:
         if at_s < self._sleeps_until_s:
             self._sleeps_until_s = -math.inf
-            self._bell.put(None)
+            self._bell.ring()
 
     def _fail(self, error: BaseException) -> None:
         """On any thread: the loop is to raise it."""
@@ -223,7 +220,7 @@ class Service:
 
     def _note_failure(self, error: BaseException) -> None:
         self._failure = self._failure or error
-        self._bell.put(None)
+        self._bell.ring()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -19,6 +19,26 @@ STUCK_S = 0.25  # who takes in one message for so long waits for room for its an
 _T = TypeVar("_T")
 
 
+class Bell:
+    """One thread waits for it, others ring it, one at a time. A ring that nobody waited for ends the next wait.
+
+    A lock wakes a thread in a fraction of the time of a `threading.Condition`. So does a `queue.SimpleQueue`, but up to
+    Python 3.12 its `get` never ends if its time is over when it looks again, as after a signal: it waits for less than
+    nothing, which the system takes for as long as it likes.
+    """
+
+    def __init__(self) -> None:
+        self._rung = threading.Lock()  # free if so
+        self._rung.acquire()
+
+    def ring(self) -> None:
+        if self._rung.locked():
+            self._rung.release()
+
+    def wait(self, at_most_s: float) -> None:
+        self._rung.acquire(timeout=at_most_s)
+
+
 class Worker:
     """One thread, one task at a time. What a task raises is told to `fail`."""
 
