@@ -352,6 +352,11 @@ def test_different_names_give_different_generators() -> None:
 def test_shuffles_are_those_of_a_new_generator_each_time() -> None:
     shuffles, values = rng.Shuffles(), np.arange(37)
     for user in range(3):
-        for epoch in range(3):
-            fresh = rng.generator(5, "batches", user, epoch).permutation(values)
-            assert shuffles.permutation(values, 5, "batches", user, epoch).tolist() == fresh.tolist()
+        shuffled = shuffles.permutations(values, range(4, 7), 5, "batches", user)
+        fresh = [rng.generator(5, "batches", user, epoch).permutation(values) for epoch in range(4, 7)]
+        assert shuffled.tolist() == np.array(fresh).tolist()
+
+
+@given(seed=st.integers(0, 2**63), who=st.integers(0, 10**6), others=st.lists(st.integers(0, 10**6)))
+def test_streams_of_many_links_are_those_of_each(seed: int, who: int, others: list[int]) -> None:
+    assert rng.streams(seed, "fading", who, others) == [rng.stream(seed, "fading", who, other) for other in others]

@@ -31,36 +31,37 @@ class Batches:
         self._seed = seed
         self._shuffles = rng.Shuffles()
         self._turn = threading.Lock()  # the control plane draws ahead while a lane may look for what made a NaN
-        self._epochs: dict[int, tuple[int, np.ndarray]] = {}  # user -> its latest epoch and that epoch's batches
+        self._begun: dict[int, tuple[int, np.ndarray]] = {}  # user -> the epoch it is in the middle of, and its batches
 
     def rows(self, user: int, number: int) -> np.ndarray:
         """Rows of the pooled training data for local update `number`: shape (local_steps, batch)."""
         if self._order == "replacement":
             return self._drawn(user, number)
         per_epoch = len(self._rows_by_user[user]) // self._batch
-        epoch, start = divmod(number * self._local_steps, per_epoch)
-        if start + self._local_steps <= per_epoch:
-            return self._epoch(user, epoch)[start : start + self._local_steps]
-        parts, left = [], self._local_steps
-        while left:
-            parts.append(self._epoch(user, epoch)[start : start + left])
-            left -= len(parts[-1])
-            epoch, start = epoch + 1, 0
-        return np.concatenate(parts)
+        first = number * self._local_steps
+        end = first + self._local_steps
+        with self._turn:
+            batches = self._epochs(user, range(first // per_epoch, -(-end // per_epoch)))
+            if end % per_epoch:
+                last = batches if len(batches) == per_epoch else batches[-per_epoch:].copy()
+                self._begun[user] = end // per_epoch, last
+            else:
+                self._begun.pop(user, None)
+        start = first % per_epoch
+        return batches[start : start + self._local_steps]
 
     def _drawn(self, user: int, number: int) -> np.ndarray:
         rows = self._rows_by_user[user]
         draws = rng.generator(self._seed, "batches", user, number)
         return rows[draws.integers(len(rows), size=(self._local_steps, self._batch))]
 
-    def _epoch(self, user: int, epoch: int) -> np.ndarray:
-        with self._turn:
-            kept = self._epochs.get(user)
-            if kept is not None and kept[0] == epoch:
-                return kept[1]
+    def _epochs(self, user: int, epochs: range) -> np.ndarray:
+        """The batches of these epochs, one after the other."""
+        begun, batches = self._begun.get(user, (None, None))
+        known = [batches] if begun == epochs[0] and batches is not None else []
+        if len(known) < len(epochs):
             rows = self._rows_by_user[user]
-            shuffled = self._shuffles.permutation(rows, self._seed, "batches", user, epoch)
+            shuffled = self._shuffles.permutations(rows, epochs[len(known) :], self._seed, "batches", user)
             whole = len(rows) // self._batch
-            batches = shuffled[: whole * self._batch].reshape(whole, self._batch)
-            self._epochs[user] = epoch, batches
-            return batches
+            known.append(shuffled[:, : whole * self._batch].reshape(-1, self._batch))
+        return known[0] if len(known) == 1 else np.concatenate(known)
