@@ -143,23 +143,32 @@ class WirelessMedium:
         kept = self._update_links.get(sender)
         if content == "update" and kept is not None and (kept[0] is receivers or kept[0] == receivers):
             return kept[1]
-        links = tuple([part for receiver in receivers for part in self._link(content, sender, receiver)])
+        links = self._new_links(content, sender, receivers)
         if content == "update":
             self._update_links[sender] = receivers, links
         return links
 
-    def _link(self, content: str, sender: int, receiver: int) -> tuple[float, float, int, tuple[_Interferer, ...]]:
-        fading = rng.stream(self._seed, f"fading-{content}", sender, receiver)
-        distance_m = self._distance_m(sender, receiver)
+    def _new_links(self, content: str, sender: int, receivers: tuple[int, ...]) -> _Links:
+        """With many users, to make a user's links takes longer than to use them: what links share is done once."""
+        fadings = rng.streams(self._seed, f"fading-{content}", sender, receivers)
+        near_ends = self._near_ends
+        links: list[Any] = []
+        for receiver, fading in zip(receivers, fadings, strict=True):
+            distance_m = self._distance_m(sender, receiver)
+            has_neighbours = near_ends[receiver] < near_ends[receiver + 1]
+            interferers = self._interferers(sender, receiver, fading) if has_neighbours else ()
+            links += self._mean_power_w(distance_m), distance_m / SPEED_OF_LIGHT_M_PER_S, fading, interferers
+        return tuple(links)
+
+    def _interferers(self, sender: int, receiver: int, fading: int) -> tuple[_Interferer, ...]:
         near = self._near[self._near_ends[receiver] : self._near_ends[receiver + 1]]
-        interferers = tuple(
+        return tuple(
             [
                 (user, self._mean_power_w(self._distance_m(user, receiver)), rng.substream(fading, user))
                 for user in near
                 if user != sender
             ]
         )
-        return self._mean_power_w(distance_m), distance_m / SPEED_OF_LIGHT_M_PER_S, fading, interferers
 
     def _mean_power_w(self, distance_m: float) -> float:
         result: float = self._power_w * distance_m**-self._channel.path_loss_exponent
