@@ -18,6 +18,7 @@ import dracofl
 from benchmarks.figure import Figure, main
 from dracofl.build import World, build_simulator, build_world
 from dracofl.config.schema import Config
+from dracofl.experiments.ahead import YOUNG_OBJECTS
 from dracofl.experiments.memory import few_collections
 from dracofl.telemetry.recorder import Recorder
 
@@ -55,7 +56,7 @@ def configuration(case: Case) -> Config:
 def simulate(config: Config, world: World) -> tuple[int, float]:
     """A whole run of the control plane; its events, and the seconds of CPU."""
     simulator, recorder = build_simulator(config, world, PARAMETERS), Recorder()
-    with few_collections():  # as a run has it
+    with few_collections(YOUNG_OBJECTS):  # as a run has it
         began = time.process_time()
         simulator.start()
         while not simulator.state.done:

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _KEPT_BYTES = 64 * 1024 * 1024
-_YOUNG_OBJECTS = 50_000  # Python's own 700 is for programs that hold little
 
 
 @contextlib.contextmanager
-def few_collections() -> Iterator[None]:
+def few_collections(young_objects: int = 50_000) -> Iterator[None]:
     """What is there, a large network or all of JAX, is there to stay: the collector does not look through it again and
-    again. And it looks less often, as next to nothing of what comes is garbage that only it would find."""
+    again. And it looks less often, not after every 700 `young_objects`, as next to nothing of what comes is garbage
+    that only it would find."""
     usual = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, *usual[1:])
+    gc.set_threshold(young_objects, *usual[1:])
     try:
         yield
     finally:
