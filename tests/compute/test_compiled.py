@@ -16,6 +16,8 @@ from dracofl.build import build_problem, build_simulator, build_world
 from dracofl.compute.compiled import CompiledExecutor, lanes_available
 from dracofl.compute.evaluation import Evaluation
 from dracofl.compute.executor import hash_of
+from dracofl.compute.fold import Fold
+from dracofl.compute.plan import Planner
 from dracofl.compute.problem import Problem
 from dracofl.compute.program import Program
 from dracofl.compute.reference import ReferenceExecutor
@@ -171,6 +173,21 @@ def test_both_executors_have_the_same_bits_on_a_cpu(problem: Problem, program: P
     assert hash_of(fast.models()) == hash_of(slow.models())
 
 
+@pytest.mark.parametrize(("lanes", "shared_store"), [(1, True), (2, True), (1, False)])
+def test_many_users_of_whom_few_train_in_a_stretch_have_the_same_bits(lanes: int, shared_store: bool) -> None:
+    config = tiny("users=500", "topology.kind=k-out", "topology.k=5", "duration_s=20", "data.samples_per_user=32")
+    problem = build_problem(config)
+    whole = [operation for stretch in stretches_of(config, problem.parameter_count) for operation in stretch]
+    stretches = [whole[start : start + 1000] for start in range(0, len(whole), 1000)]
+    planner = Planner(500, lanes=1, switch_cost=0.0, most_terms=100, add_every=0)
+    assert any(isinstance(action, Fold) for stretch in stretches for action in planner.plan(stretch)[0])
+    slow = ReferenceExecutor(problem, 500, measured_users=0)
+    fast = CompiledExecutor(problem, 500, measured_users=0, lanes=lanes, shared_store=shared_store)
+    played(slow, stretches)
+    played(fast, stretches)
+    assert hash_of(fast.models()) == hash_of(slow.models())
+
+
 def test_the_store_grows_when_slots_run_short(problem: Problem, program: Program) -> None:
     fast = CompiledExecutor(problem, 8, measured_users=0, lanes=2, program=program)
     many = 3000
@@ -279,6 +296,19 @@ def test_a_value_that_is_not_finite_is_traced_to_its_maker(
     with pytest.raises(DivergedError) as caught:
         played(executor, [operations])
     assert (caught.value.time_s, caught.value.user, caught.value.operation) == blamed
+
+
+@pytest.mark.parametrize("make", [ReferenceExecutor, CompiledExecutor])
+def test_of_many_short_sums_the_one_that_is_not_finite_is_blamed(make: Callable[..., Any]) -> None:
+    users = 300
+    operations: list[Operation] = [
+        Train(1.0, 0, 0, 0, users),
+        Combine(1.1, 1, 1, ((1, 0.0), (users, 1e25))),
+        *(Combine(2.0 + user, user, user, ((user, 1.0), (1, 1e3 if user > 70 else 1.0))) for user in range(2, users)),
+    ]
+    with pytest.raises(DivergedError) as caught:
+        played(make(Exploding(), users), [operations])
+    assert (caught.value.time_s, caught.value.user, caught.value.operation) == (73.0, 71, "applying updates")
 
 
 def test_the_tape_of_a_timeline_is_the_one_played_here() -> None:

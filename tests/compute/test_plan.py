@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from dracofl.compute.blocks import Assembler, Block, BlockWave, Shape
 from dracofl.compute.dealing import Wave
-from dracofl.compute.plan import WORTH_ADDING, Planner
+from dracofl.compute.fold import Fold
+from dracofl.compute.plan import WORTH_ADDING, WORTH_FOLDING, Planner
 from dracofl.tape import Combine, Compress, Compression, Copy, Evaluate, Free, Operation, Train
 
 USERS = 3
@@ -71,10 +72,17 @@ class InOrder:
 class InBlocks:
     """The same by way of planner and assembler; blocks are read from their arrays, as the compiled program does."""
 
-    def __init__(self, shape: Shape, lanes: int, add_every: int = 0) -> None:
+    def __init__(self, shape: Shape, lanes: int, add_every: int = 0, worth_folding: int = WORTH_FOLDING) -> None:
         self._shape = shape
-        self.planner = Planner(USERS, lanes=lanes, switch_cost=0.0, most_terms=shape.most_terms, add_every=add_every)
-        self._assembler = Assembler(shape, lambda user, number: np.array([user, number], dtype=np.int32))
+        self.planner = Planner(
+            USERS,
+            lanes=lanes,
+            switch_cost=0.0,
+            most_terms=shape.most_terms,
+            add_every=add_every,
+            worth_folding=worth_folding,
+        )
+        self._assembler = Assembler(shape, lambda user, number: np.array([user, number], dtype=np.int32), lanes=lanes)
         self.store: dict[int, Words] = {user: ("sum", (1.0, f"start {user}")) for user in range(USERS)}
         self.evaluations: list[list[Words]] = []
         self.waves: list[Wave] = []
@@ -181,12 +189,13 @@ def tapes(draw: st.DrawFn) -> list[list[Operation]]:
     tapes(),
     st.sampled_from([(WIDE, 1), *((shape, lanes) for shape in (SMALL, ROOMY) for lanes in (1, 2, 3))]),
     st.integers(0, 3),
+    st.sampled_from([1, 2, WORTH_FOLDING]),
 )
 def test_blocks_make_what_the_tape_says(
-    stretches: list[list[Operation]], device: tuple[Shape, int], add_every: int
+    stretches: list[list[Operation]], device: tuple[Shape, int], add_every: int, worth_folding: int
 ) -> None:
     shape, lanes = device
-    slow, fast = InOrder(), InBlocks(shape, lanes, add_every)
+    slow, fast = InOrder(), InBlocks(shape, lanes, add_every, worth_folding)
     for stretch in stretches:
         slow.play(stretch)
         fast.play(stretch)
@@ -238,6 +247,48 @@ def test_what_waits_for_long_is_added_every_few_trainings_as_many_at_a_time_as_a
         (0, 1, False),
         (2, 1, False),
     ]
+
+
+def test_where_many_wait_for_few_terms_each_all_are_added_in_blocks_of_nothing_else() -> None:
+    slow, fast = InOrder(), InBlocks(SMALL, lanes=2, worth_folding=3)
+    adds = [Combine(float(k), user, user, ((user, 1.0), (3, 0.5 + k))) for k in range(4) for user in range(USERS)]
+    for executor in (slow, fast):
+        executor.play([*trains(0), *adds, Free(3)])
+    assert fast.vectors == slow.vectors
+    nodes = [node for wave in fast.waves for lane in wave.lanes for node in lane]
+    assert [node.train is not None for node in nodes] == [True]
+    *_, first, second = fast.blocks  # three times five terms, of which a block takes fourteen
+    assert [len(block.put_back) for block in (first, second)] == [2, 1]
+    assert [node.destination for block in (first, second) for node in block.nodes()] == [0, 1, 2]
+    assert [len(node.terms) for block in (first, second) for node in block.nodes()] == [5, 5, 5]
+
+
+def test_a_fold_is_cut_by_the_slots_it_needs_each_counted_once() -> None:
+    slots, few = list(range(10)), {slot: [(100, 1.0, 0), (101, 1.0, 1)] for slot in range(10)}
+    roomy = {"most_slots": 12, "most_sums": 99, "most_terms": 99}
+    cuts = [roomy, roomy | {"most_slots": 6}, roomy | {"most_sums": 3}, roomy | {"most_terms": 8}]
+    pieces = [[piece.destinations.tolist() for piece in Fold.of(few).pieces(**limits)] for limits in cuts]
+    assert pieces[0] == [slots]
+    assert [len(piece) for piece in pieces[1]] == [4, 4, 2]
+    assert [len(piece) for piece in pieces[2]] == [3, 3, 3, 1]
+    assert [len(piece) for piece in pieces[3]] == [2, 2, 2, 2, 2]
+    assert all([slot for piece in cut for slot in piece] == slots for cut in pieces)
+    apart = Fold.of({slot: [(100 + slot, 1.0, 0)] for slot in range(10)})
+    assert [len(piece.counts) for piece in apart.pieces(**roomy)] == [6, 4]
+
+
+def test_what_is_added_to_in_many_short_sums_and_freed_after_the_next_evaluation_is_there_to_be_added_to() -> None:
+    slow, fast = InOrder(), InBlocks(ROOMY, lanes=1, worth_folding=1)
+    stretch = [*trains(0, 1), Combine(0.0, 0, 3, ((3, 1.0), (4, 1.0))), Evaluate(0.0, 0, final=False), Free(3), Free(4)]
+    for executor in (slow, fast):
+        executor.play(stretch)
+    assert fast.vectors == slow.vectors
+
+
+def test_what_nobody_will_read_is_not_added_up() -> None:
+    fast = InBlocks(ROOMY, lanes=1)
+    fast.play([*trains(0, 1), Combine(0.0, 0, 3, ((3, 1.0), (4, 1.0))), Free(3), Free(4)])
+    assert all(not node.terms for wave in fast.waves for lane in wave.lanes for node in lane)
 
 
 def test_rows_of_a_block_are_used_again_when_their_vectors_are_dead() -> None:

@@ -12,12 +12,13 @@ Integers travel in one array and are cut apart inside the program: one argument 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dracofl.compute.dealing import HostCompress, Node, Wave
+from dracofl.compute.fold import Fold
 from dracofl.compute.plan import Action
 from dracofl.tape import Evaluate
 
@@ -69,15 +70,15 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Arrays for the program, and the nodes they were made of."""
+    """Arrays for the program, and what they were made of."""
 
     code: np.ndarray
     weights: np.ndarray
     batches: np.ndarray
     fetched: list[int]  # slots, in the order of "fetch_from"
-    put_back: list[int]  # slots whose vectors will be read later: rows 0, 1, ... of the workspace
+    put_back: list[int]  # slots whose vectors may be read later: rows 0, 1, ... of the workspace
     trainings: int
-    nodes: list[Node]
+    nodes: Callable[[], list[Node]]  # what it does, to look for the maker of a value that is not finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,36 +93,50 @@ BatchOf = Callable[[int, int], np.ndarray]
 
 
 class Assembler:
-    def __init__(self, shape: Shape, batch_of: BatchOf, shared_store: bool = True) -> None:
+    def __init__(self, shape: Shape, batch_of: BatchOf, shared_store: bool = True, lanes: int = 1) -> None:
         """From a store that is not shared a block fetches copies of rows, in the order of `Block.fetched`."""
         self._shape = shape
         self._shared_store = shared_store
+        self._lanes = lanes
         self._batch_of = batch_of
         self._batch_shape = batch_of(0, 0).shape
         self._sections = shape.sections()
         self._length = max(section.stop for section in self._sections.values())
+        self._no_batches = _empty((shape.groups, shape.width, *self._batch_shape), np.int32)
 
     def assemble(self, actions: Sequence[Action], freed: set[int]) -> list[BlockWave | Evaluate]:
         """A whole plan, as `Planner.plan` makes it. What is to be put back is known from the end: a vector that is
         born and dies in a block need not leave it."""
-        waves = [action for action in actions if isinstance(action, Wave)]
-        drafts = [[self._drafts(nodes) for nodes in wave.lanes] for wave in waves]
-        unread = set(freed)
-        for wave, lanes in zip(reversed(waves), reversed(drafts), strict=True):
-            unread.difference_update(compression.source for compression in wave.compressions)
-            for lane in lanes:
-                for draft in reversed(lane):
-                    draft.put_back = [slot for slot in draft.written if slot not in unread]
-                    unread.difference_update(draft.fetched)
-        blocks = iter([[[self._block(draft) for draft in lane] for lane in lanes] for lanes in drafts])
-        return [
-            BlockWave(next(blocks), action.compressions) if isinstance(action, Wave) else action for action in actions
+        drafts = [
+            [self._drafts(nodes) for nodes in action.lanes] if isinstance(action, Wave) else [] for action in actions
         ]
+        unread = set(freed)
+        for action, lanes in zip(reversed(actions), reversed(drafts), strict=True):
+            if isinstance(action, Fold):
+                unread.difference_update(action.destinations.tolist(), action.sources.tolist())
+            elif isinstance(action, Wave):
+                unread.difference_update(compression.source for compression in action.compressions)
+                for lane in lanes:
+                    for draft in reversed(lane):
+                        draft.put_back = [slot for slot in draft.written if slot not in unread]
+                        unread.difference_update(draft.fetched)
+        return [self._assembled(action, lanes) for action, lanes in zip(actions, drafts, strict=True)]
 
     def alone(self, nodes: Sequence[Node]) -> Block:
         """A block of a few nodes of which nothing is put back."""
         (draft,) = self._drafts(nodes)
         return self._block(draft)
+
+    def _assembled(self, action: Action, drafts: list[list[_Draft]]) -> BlockWave | Evaluate:
+        if isinstance(action, Wave):
+            return BlockWave([[self._block(draft) for draft in lane] for lane in drafts], action.compressions)
+        if isinstance(action, Fold):
+            shape = self._shape
+            pieces = action.pieces(most_slots=shape.rows, most_sums=shape.combines, most_terms=shape.terms)
+            blocks = [self._fold(piece) for piece in pieces]
+            lanes = min(self._lanes, max(1, len(blocks) // 2))  # not for a single block each
+            return BlockWave([blocks[lane::lanes] for lane in range(lanes)], [])
+        return action
 
     def _drafts(self, nodes: Sequence[Node]) -> list[_Draft]:
         """One lane's nodes in as few blocks as they fit in, to be played in order."""
@@ -169,14 +184,46 @@ class Assembler:
             parts["trains"].append(trainings)
             parts["group_combines"].append(len(combine_to))
             rows.end_group(group)
-        code = _empty((self._length,), np.int32)  # what is behind the end of a part stays unread, too
+        code, all_weights = self._code(parts), self._weights(weights)
+        nodes = draft.nodes
+        return Block(code, all_weights, batches, draft.fetched, draft.put_back, draft.trainings, lambda: nodes)
+
+    def _fold(self, fold: Fold) -> Block:
+        """A block of sums alone, all in its first group. Its first rows are those that are added to."""
+        sums = len(fold.counts)
+        sources, places = np.unique(fold.sources, return_inverse=True)
+        fetched = [*fold.destinations.tolist(), *sources.tolist()]
+        ends = np.concatenate([[0], np.cumsum(fold.counts + 1)])  # the first term of each is what was there before
+        rows, weights = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.float32)
+        rows[ends[:-1]], weights[ends[:-1]] = np.arange(sums), 1.0
+        added = np.ones(len(rows), bool)
+        added[ends[:-1]] = False
+        rows[added], weights[added] = sums + places, fold.weights
+        parts: dict[str, Sequence[int] | np.ndarray] = {
+            "counts": [len(fetched), 1, sums],
+            "fetch_from": fetched if self._shared_store else range(len(fetched)),
+            "fetch_to": range(len(fetched)),
+            "group_combines": [0, sums],
+            "combine_to": range(sums),
+            "combine_terms": ends,
+            "term_rows": rows,
+            "trains": [0],
+        }
+        code, all_weights = self._code(parts), self._weights(weights)
+        return Block(code, all_weights, self._no_batches, fetched, fetched[:sums], 0, fold.nodes)
+
+    def _code(self, parts: Mapping[str, Sequence[int] | np.ndarray]) -> np.ndarray:
+        code = _empty((self._length,), np.int32)  # what is behind the end of a part stays unread
         for name, values in parts.items():
             start = self._sections[name].start
             code[start : start + len(values)] = values
-        all_weights = _empty((shape.terms + 1,), np.float32)
+        return code
+
+    def _weights(self, weights: Sequence[float] | np.ndarray) -> np.ndarray:
+        all_weights = _empty((self._shape.terms + 1,), np.float32)
         all_weights[: len(weights)] = weights
-        all_weights[shape.terms] = -0.0  # for the program: see there
-        return Block(code, all_weights, batches, draft.fetched, draft.put_back, draft.trainings, draft.nodes)
+        all_weights[self._shape.terms] = -0.0  # for the program: see there
+        return all_weights
 
 
 def _empty(shape: tuple[int, ...], dtype: type[np.int32] | type[np.float32]) -> np.ndarray:

@@ -1,10 +1,10 @@
 """The compiled executor: whole stretches of tape in a few XLA calls, side by side where the tape allows it.
 
-A stretch is prepared in the thread of the control plane: planned, cut into waves, and packed into blocks. Playing it is
-then, wave by wave: each lane fetches the rows it needs from the store into its workspace, runs through its block, and
-puts back what somebody will read. XLA lets go of the interpreter meanwhile, so lanes are threads, each with one XLA
-call at a time. All lanes use the same program, so how work is dealt out to them changes no bit of it. An evaluation
-takes a copy of the models and is measured in a thread of its own.
+A stretch is prepared in the thread of the control plane: planned, cut into waves, and packed into blocks; a fold is a
+wave, too, by then. Playing it is then, wave by wave: each lane fetches the rows it needs from the store into its
+workspace, runs through its block, and puts back what somebody will read. XLA lets go of the interpreter meanwhile, so
+lanes are threads, each with one XLA call at a time. All lanes use the same program, so how work is dealt out to them
+changes no bit of it. An evaluation takes a copy of the models and is measured in a thread of its own.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class CompiledExecutor:
             add_every=_NEAR_BYTES // (4 * problem.parameter_count) if on_cpu else 0,
         )
         shared = on_cpu if shared_store is None else shared_store
-        self._assembler = Assembler(self._shape, problem.batch, shared)
+        self._assembler = Assembler(self._shape, problem.batch, shared, self._lanes)
         self._store = Store(users, problem.parameter_count, shared)
         self._store.rows[:users] = problem.init()
         self.program = program or compile_program(problem, self._shape)
@@ -210,10 +210,10 @@ class CompiledExecutor:
         """Play the block again, one operation at a time, from what is still in the store. Returns the indices of all
         operations that made a value that is not finite: nodes are not in the order of the tape, and what such a value
         went into comes later on the tape than its maker, so the lowest index is the maker's."""
-        bad = []
+        bad, nodes = [], block.nodes()
         values = {slot: self._store.rows[slot].copy() for slot in block.fetched}
         with np.errstate(over="ignore", invalid="ignore"):
-            for node in block.nodes:
+            for node in nodes:
                 if node.terms:
                     total, found = _sum(node.terms, values)
                     values[node.destination] = total
@@ -224,7 +224,7 @@ class CompiledExecutor:
                     if not are_finite(values[node.result]):
                         bad.append(node.train_order)
         # Only where these bits are not the program's can there be nothing to find; then the block's end is to blame.
-        return bad or [block.nodes[-1].last_order]
+        return bad or [nodes[-1].last_order]
 
     def _stop_if_diverged(self) -> None:
         if self._first_bad is not None:

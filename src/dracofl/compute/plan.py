@@ -7,7 +7,8 @@ one at a time and every partial sum is a float32, it makes no difference to any 
 It makes a difference to the time. On a dense graph everybody adds the same few vectors, which are soon too many for a
 core's cache. So every few trainings all add what is there: each vector comes from far away once then, not once a user.
 
-What is left are nodes, which a dealer deals out to lanes.
+What is left are nodes, which a dealer deals out to lanes, and, where many vectors wait for a few terms each at the end,
+a fold of them all.
 """
 
 from __future__ import annotations
@@ -16,25 +17,41 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from dracofl.compute.dealing import Dealer, HostCompress, Node, Term, Wave
+from dracofl.compute.fold import Fold
 from dracofl.compute.slots import Slots
 from dracofl.tape import Combine, Compress, Copy, Evaluate, Free, Operation, Train
 
-Action: TypeAlias = Wave | Evaluate
+Action: TypeAlias = Wave | Fold | Evaluate
 
 WORTH_ADDING = 8
 """Terms, which are then added in one go. For fewer, the model that they are added to is too far away itself."""
 
+WORTH_FOLDING = 256
+"""Short sums. Fewer go along with what is trained: that they would be nodes costs less than a call of the program that
+the other lanes wait for."""
+
 
 class Planner:
-    def __init__(self, users: int, *, lanes: int, switch_cost: float, most_terms: int, add_every: int) -> None:
+    def __init__(
+        self,
+        users: int,
+        *,
+        lanes: int,
+        switch_cost: float,
+        most_terms: int,
+        add_every: int,
+        worth_folding: int = WORTH_FOLDING,
+    ) -> None:
         """`switch_cost` is what a wave on several lanes costs more than one on one lane, in trainings. After
-        `add_every` trainings what waits is added; 0 is never."""
+        `add_every` trainings what waits is added; 0 is never. From `worth_folding` short sums on, those that wait at
+        the end are folded."""
         self.slots = Slots(users)
         self._users = users
         self._lanes = lanes
         self.switch_cost = switch_cost
         self._most_terms = most_terms
         self._add_every = add_every
+        self._worth_folding = worth_folding
 
     def plan(self, operations: Sequence[Operation]) -> tuple[list[Action], set[int]]:
         """What to do, in order, and the slots that nobody will read after it."""
@@ -42,20 +59,20 @@ class Planner:
         part = self._part()
         for order, operation in enumerate(operations):
             if isinstance(operation, Evaluate):
-                actions += self._waves(part)
+                actions += self._end(part)
                 actions.append(operation)
                 part = self._part()
             else:
                 part.add(operation, order)
-        actions += self._waves(part)
+        actions += self._end(part)
         return actions, set(self.slots.end_stretch())
 
     def _part(self) -> _Part:
         return _Part(self.slots, Dealer(self._users, self._lanes), self._most_terms, self._add_every)
 
-    def _waves(self, part: _Part) -> list[Wave]:
-        part.flush()
-        return part.dealer.waves(self.switch_cost)
+    def _end(self, part: _Part) -> list[Action]:
+        fold = part.flush(self._worth_folding)
+        return [*part.dealer.waves(self.switch_cost), *([] if fold is None else [fold])]
 
 
 class _Part:
@@ -75,7 +92,7 @@ class _Part:
         if isinstance(operation, Combine):
             self._add_combine(operation, order)
         elif isinstance(operation, Free):
-            self._slots.free(operation.vector)
+            self._pending.pop(self._slots.free(operation.vector), None)  # what nobody will read is not added up
         elif isinstance(operation, Train):
             self._add_train(operation, order)
         elif isinstance(operation, Copy):
@@ -83,9 +100,15 @@ class _Part:
         elif isinstance(operation, Compress):
             self._add_compress(operation)
 
-    def flush(self) -> None:
+    def flush(self, worth_folding: int) -> Fold | None:
+        """Settle all that waits; what is best done in one go after everything else is returned."""
+        short = {slot: terms for slot, terms in self._pending.items() if len(terms) < WORTH_ADDING}
+        folded = short if len(short) >= worth_folding else {}
         for slot in list(self._pending):
-            self._settle(slot)
+            if slot not in folded:
+                self._settle(slot)
+        self._pending.clear()
+        return Fold.of(folded) if folded else None
 
     def _add_combine(self, operation: Combine, order: int) -> None:
         destination, terms = operation.destination, operation.terms

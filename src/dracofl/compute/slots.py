@@ -36,8 +36,11 @@ class Slots:
         self._freed.append(slot)
         return slot
 
-    def free(self, name: int) -> None:
-        self._freed.append(self.by_name.pop(name))
+    def free(self, name: int) -> int:
+        """Returns the slot that it was in."""
+        slot = self.by_name.pop(name)
+        self._freed.append(slot)
+        return slot
 
     def end_stretch(self) -> list[int]:
         """Freed slots may be used again from now on; returns those freed since the last time."""
