@@ -43,17 +43,24 @@ def overrides(users: int, duration_s: float) -> list[str]:
 
 def measure(quick: bool) -> list[Figure]:
     sizes = [100, 200, 300, 400] if quick else [10**2, 10**3, 10**4, 10**5]
-    per_event, peaks, parameters = {}, {}, 0
-    for users in sizes:
-        # Short runs are lengthened until they have as many events as one can time.
-        duration_s = 20.0 * max(1.0, (1000 if quick else 20_000) / users)
-        answers = [
-            ask("run", preset="poker", overrides=overrides(users, duration_s)) for _ in range(1 if quick else REPEATS)
-        ]
-        per_event[users] = [answer["simulated_s"] / answer["events"] for answer in answers]
-        peaks[users] = [answer["peak_bytes"] for answer in answers]
-        parameters = answers[0]["parameters"]
-        print(f"N = {users}: {1e6 * min(per_event[users]):.1f} us an event, {peaks[users]} bytes", file=sys.stderr)
+    per_event: dict[int, list[float]] = {users: [] for users in sizes}
+    peaks: dict[int, list[int]] = {users: [] for users in sizes}
+    parameters = 0
+    # Sizes take turns: what is divided by one another is measured within minutes, as a machine changes its speed.
+    for repeat in range(1 if quick else REPEATS):
+        for users in sizes:
+            # Short runs are lengthened until they have as many events as one can time.
+            duration_s = 20.0 * max(1.0, (1000 if quick else 20_000) / users)
+            answer = ask("run", preset="poker", overrides=overrides(users, duration_s))
+            per_event[users].append(answer["simulated_s"] / answer["events"])
+            peaks[users].append(answer["peak_bytes"])
+            parameters = answer["parameters"]
+            print(
+                f"repeat {repeat + 1}, N = {users}: {1e6 * per_event[users][-1]:.1f} us an event, "
+                f"{peaks[users][-1]:,} bytes",
+                file=sys.stderr,
+                flush=True,
+            )
     _, small, middle, large = sizes
     ratios = [late / early for late, early in zip(per_event[large], per_event[small], strict=True)]
     slopes = [
