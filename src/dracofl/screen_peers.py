@@ -29,6 +29,7 @@ class NodeScreen:
         self._neighbours: tuple[int, ...] = ()
         self._addresses: tuple[str, ...] = ()
         self._reached: tuple[int, ...] | None = None
+        self._deaf: set[int] = set()
         self._began = self._told = time.monotonic()
 
     def ready(self) -> float | None:
@@ -46,6 +47,9 @@ class NodeScreen:
         if reached != self._reached and (waited or len(reached) == len(self._neighbours)):
             self._reached = reached
             self._tell_neighbours(service.peer.user, reached)
+        if service.peer.deaf_to_us != self._deaf:
+            self._deaf = set(service.peer.deaf_to_us)
+            self._tell_deaf(service.peer.user)
         if time.monotonic() - self._told > _LINE_EVERY_S:
             self._told = time.monotonic()
             node = service.peer.core.node.state
@@ -68,6 +72,16 @@ class NodeScreen:
                 f"({', '.join(self._addresses) or 'none is given'}), and are their certificates of the same authority?"
             )
         self._say(said)
+
+    def _tell_deaf(self, user: int) -> None:
+        if not self._deaf:
+            self._say(f"PEER {user} IS HEARD BY ALL AGAIN")
+            return
+        self._say(
+            f"PEER {user} IS NOT HEARD BY {', '.join(map(str, sorted(self._deaf)))}: a peer {user} was started after "
+            f"this one. Is another device user {user}, too (node.user)? Stop one of them, and start the other again. "
+            "Or did this device lose its folder, and is its clock wrong?"
+        )
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False)

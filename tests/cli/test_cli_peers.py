@@ -237,6 +237,21 @@ def test_a_peer_tells_whom_it_reaches_saves_when_it_is_stopped_and_goes_on(runni
         assert "that needs the journals of all peers" in done.out
 
 
+def test_of_two_peers_with_one_number_the_earlier_one_says_that_it_is_not_heard(running: list[Process]) -> None:
+    ports = [free_port(), free_port(), free_port()]
+    for name, user, port in (("0", 0, ports[0]), ("1", 1, ports[1]), ("twin", 1, ports[2])):
+        text = NODE.format(users=2, user=user, port=port, other=ports[1 if user == 0 else 0])
+        Path(f"{name}.toml").write_text(text.replace(f"peer-{user}", f"peer-{name}"))
+    running += [Process("node", f"{user}.toml") for user in (0, 1)]
+    one = running[1]
+    one.wait_for("PEER 1 REACHES 1 OF 1 NEIGHBOURS")
+    running.append(Process("node", "twin.toml"))
+    one.wait_for("PEER 1 IS NOT HEARD BY 0: a peer 1 was started after this one. Is another device user 1, too")
+    assert one.stop(signal.SIGTERM).code == 0
+    running[2].wait_for("PEER 1 REACHES 1 OF 1 NEIGHBOURS")
+    assert "NOT HEARD" not in running[2].stop(signal.SIGTERM).err
+
+
 def summary_of(user: int) -> dict[str, object]:
     summary: dict[str, object] = json.loads(Path(f"peer-{user}/summary.json").read_text())
     return summary

@@ -389,6 +389,17 @@ def test_a_bad_answer_is_counted_and_not_believed(data: bytes) -> None:
     target.results()
 
 
+def test_a_peer_knows_which_neighbours_take_it_for_an_earlier_start_of_itself() -> None:
+    target = Target()
+    for kind in (Kind.UPDATE, Kind.MODEL, Kind.ASK):
+        answered(target, encode_answer(Answer(V.EARLIER_SENDER, EPOCHS[1], 7, NOW_S, 0)), kind)
+        assert target.peer.deaf_to_us == {1}
+        answered(target, b"noise", kind)  # says nothing
+        assert target.peer.deaf_to_us == {1}
+        answered(target, encode_answer(Answer(V.ACCEPTED, EPOCHS[1], 7, NOW_S, 0)), kind)
+        assert target.peer.deaf_to_us == set()
+
+
 def test_members_that_cannot_be_are_ignored() -> None:
     target = Target()
     for user, epoch in [(1, 10**20 - 1), (1, 2**64), (2, 2**53), (9, 1), (10**20 - 1, 10**20 - 1), (-1, 5), (0, 99)]:

@@ -59,6 +59,7 @@ class Peer:
         self.offsets = Offsets()
         self.applied = 0
         self.refused = 0
+        self.deaf_to_us: set[int] = set()  # neighbours who know a later start of this user, and so take no message
         self._limits = limits
         self._ports = ports
         self._journal = journal
@@ -132,6 +133,10 @@ class Peer:
             self.offsets.note(header.receiver, asked_s, now_s, answer.now_s)
         elif answer is None and not isinstance(data, Unanswered):
             self._note_refusal(Verdict.SENSELESS, "ANSWER", header.receiver, 0, 0, len(data), now_s)
+        if answer is not None and answer.verdict == Verdict.EARLIER_SENDER:
+            self.deaf_to_us.add(header.receiver)
+        elif answer is not None:
+            self.deaf_to_us.discard(header.receiver)
         if header.kind == Kind.ASK:
             self._model_given(header, answer, data, now_s)
             return
