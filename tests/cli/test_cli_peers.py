@@ -12,10 +12,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from draco_command import Outcome, contents, draco, environment, process_arguments
 
+from dracofl.runtime.service import Service
+from dracofl.screen_peers import NodeScreen
 from dracofl.telemetry.folder import RunFolder
 
 NODE = """
@@ -250,6 +254,21 @@ def test_of_two_peers_with_one_number_the_earlier_one_says_that_it_is_not_heard(
     assert one.stop(signal.SIGTERM).code == 0
     running[2].wait_for("PEER 1 REACHES 1 OF 1 NEIGHBOURS")
     assert "NOT HEARD" not in running[2].stop(signal.SIGTERM).err
+
+
+def test_who_does_not_hear_a_peer_is_told_when_it_changes_and_not_again(capsys: pytest.CaptureFixture[str]) -> None:
+    core = SimpleNamespace(reachable=lambda: ())
+    peer = SimpleNamespace(core=core, user=3, deaf_to_us=set[int]())
+    screen, service = NodeScreen(), cast(Service, SimpleNamespace(peer=peer))
+    told = []
+    for deaf in (set[int](), {4}, {4}, {0, 4}, set[int](), set[int]()):
+        peer.deaf_to_us = deaf
+        screen.passed(service, 1.0)
+        told.append([line for line in capsys.readouterr().err.splitlines() if "HEARD" in line])
+    assert [len(lines) for lines in told] == [0, 1, 0, 1, 1, 0]
+    assert told[1][0].startswith("PEER 3 IS NOT HEARD BY 4: a peer 3 was started after this one.")
+    assert told[3][0].startswith("PEER 3 IS NOT HEARD BY 0, 4: ")
+    assert told[4] == ["PEER 3 IS HEARD BY ALL AGAIN"]
 
 
 def summary_of(user: int) -> dict[str, object]:
